@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -30,45 +34,77 @@ const (
 
 // Store is the door to one environment's database. Safe for concurrent use.
 type Store struct {
-	pools [3]*pgxpool.Pool
+	pools   [3]*pgxpool.Pool
+	base    *pgx.ConnConfig // of the URL, without the settings of a lane
+	version int             // server_version_num
+	pooler  bool            // settings go with each transaction
+	offset  atomic.Int64    // nf.clock_offset_ms of each transaction; tests only
+	install atomic.Pointer[Install]
+
 	// Abort, if set, is called before each statement and before COMMIT with the transaction's name and the statement's; an
 	// error aborts there. Only tests and the soak set it, before first use.
 	Abort func(tx, statement string) error
-	// OnStatement, if set, is told each transaction's name, duration and error. Set before first use.
+	// OnTx, if set, is told each transaction's name, duration and error. Set before first use.
 	OnTx func(tx string, took time.Duration, err error)
 }
 
 // Tx is one transaction. Not safe for concurrent use.
 type Tx struct {
-	s    *Store
-	tx   pgx.Tx
-	name string
+	s           *Store
+	tx          pgx.Tx
+	name        string
+	lockTimeout time.Duration // what a wait for a lock is bounded by when nothing else is said
 }
+
+// SetClockOffset moves the database clock that this Store's transactions see, from the next transaction on. Tests only; processes
+// of their own follow `ALTER DATABASE … SET nf.clock_offset_ms`.
+func (s *Store) SetClockOffset(d time.Duration) { s.offset.Store(d.Milliseconds()) }
 
 // InTx runs fn in one READ COMMITTED transaction and commits. An error of fn rolls back. The name is that of the transaction in
 // metrics and abort points. An error of COMMIT itself is a *CommitUnknownError unless the server answered that it rolled back.
+// The whole transaction has a deadline one second above the server's (B8).
 func (s *Store) InTx(ctx context.Context, lane Lane, name string, fn func(context.Context, *Tx) error) (err error) {
 	start := time.Now() //nolint:forbidigo // duration of a metric
 	if s.OnTx != nil {
 		defer func() { s.OnTx(name, time.Since(start), err) }() //nolint:forbidigo // duration of a metric
 	}
+	ctx, cancel := context.WithTimeout(ctx, laneLimits[lane].transaction+time.Second)
+	defer cancel()
 	conn, err := s.pools[lane].Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: connection: %w", name, err)
 	}
 	defer conn.Release()
+	var settings map[string]string
+	if s.pooler {
+		settings = laneSettings(lane, s.version)
+	}
+	return s.run(ctx, conn.Conn(), name, settings, lockTimeout, fn)
+}
+
+// run is one transaction on a connection. A connection that is of no more use is closed.
+func (s *Store) run(ctx context.Context, conn *pgx.Conn, name string, settings map[string]string, wait time.Duration,
+	fn func(context.Context, *Tx) error,
+) (err error) {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
-		return fmt.Errorf("%s: begin: %w", name, err)
+		return fmt.Errorf("%s: begin: %w", name, broken(ctx, conn, err))
 	}
-	t := &Tx{s: s, tx: tx, name: name}
+	t := &Tx{s: s, tx: tx, name: name, lockTimeout: wait}
 	defer func() {
-		if err != nil {
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			defer cancel()
-			_ = tx.Rollback(end)
+		if err == nil {
+			return
 		}
+		if err = broken(ctx, conn, err); conn.IsClosed() {
+			return
+		}
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		_ = tx.Rollback(end)
 	}()
+	if err := t.begin(ctx, settings); err != nil {
+		return err
+	}
 	if err := fn(ctx, t); err != nil {
 		return err
 	}
@@ -83,6 +119,66 @@ func (s *Store) InTx(ctx context.Context, lane Lane, name string, fn func(contex
 		return &CommitUnknownError{Tx: name, Err: err}
 	}
 	return t.abort("committed")
+}
+
+// begin sends the settings that the connection does not have of itself.
+func (t *Tx) begin(ctx context.Context, settings map[string]string) error {
+	if offset := t.s.offset.Load(); offset != 0 {
+		if settings = maps.Clone(settings); settings == nil {
+			settings = map[string]string{}
+		}
+		settings["nf.clock_offset_ms"] = strconv.FormatInt(offset, 10)
+	}
+	if len(settings) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(settings))
+	values := make([]string, len(names))
+	for i, n := range names {
+		values[i] = settings[n]
+	}
+	if _, err := t.tx.Exec(ctx, statement("set_local_all", ""), names, values); err != nil {
+		return fmt.Errorf("%s: settings: %w", t.name, err)
+	}
+	return nil
+}
+
+// broken closes a connection after an error that makes it useless and marks the error.
+func broken(ctx context.Context, conn *pgx.Conn, err error) error {
+	if !conn.IsClosed() && brokenCode(Code(err)) {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(end)
+	}
+	if conn.IsClosed() && !errors.Is(err, errBroken) {
+		return fmt.Errorf("%w: %w", errBroken, err)
+	}
+	return err
+}
+
+// inOwnTx runs fn on a connection of its own, for what has no bound in time: migrations and applies (S14). Only waits for locks are
+// bounded, by wait (0 = not at all), and the caller's context bounds the whole.
+func (s *Store) inOwnTx(ctx context.Context, name string, wait time.Duration, fn func(context.Context, *Tx) error) (err error) {
+	start := time.Now() //nolint:forbidigo // duration of a metric
+	if s.OnTx != nil {
+		defer func() { s.OnTx(name, time.Since(start), err) }() //nolint:forbidigo // duration of a metric
+	}
+	settings := map[string]string{"lock_timeout": millis(wait), "statement_timeout": "0", "idle_in_transaction_session_timeout": "60000"}
+	cfg := s.connConfig(settings)
+	cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("%s: connection: %w", name, err)
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		_ = conn.Close(end)
+	}()
+	if !s.pooler {
+		settings = nil
+	}
+	return s.run(ctx, conn, name, settings, wait, fn)
 }
 
 // CommitUnknownError says that COMMIT was sent and not answered: the caller finds out by the look-ups of design/03 S0.

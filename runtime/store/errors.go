@@ -1,0 +1,63 @@
+package store
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Code gives the SQLSTATE in an error, "" where the server said none.
+func Code(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// Constraint gives the name of the constraint or unique index that an error of class 23 names, else "".
+func Constraint(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.ConstraintName
+	}
+	return ""
+}
+
+// TryAgain says that the same transaction may simply be sent again, at most 3 times with jitter (S0): deadlock, serialization, lock not had.
+func TryAgain(err error) bool {
+	switch Code(err) {
+	case "40P01", "40001", "55P03":
+		return true
+	}
+	return false
+}
+
+// TooMuch says that a batch is to be halved, down to the poison row (S0): data, constraint or size refused by the server.
+func TooMuch(err error) bool {
+	code := Code(err)
+	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54")
+}
+
+// Away says that the database cannot be reached or takes no writes at present: nothing was stored unless the error is a *CommitUnknownError.
+func Away(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch code := Code(err); {
+	case code == "":
+		var connect *pgconn.ConnectError
+		return errors.As(err, &connect) || errors.Is(err, errBroken) || pgconn.SafeToRetry(err)
+	default:
+		return brokenCode(code) || strings.HasPrefix(code, "53")
+	}
+}
+
+// errBroken marks an error after which the connection was closed.
+var errBroken = errors.New("connection lost")
+
+// brokenCode says that the connection is of no more use (B8): read-only after a failover, shut down, connection errors.
+func brokenCode(code string) bool {
+	return code == "25006" || strings.HasPrefix(code, "57P0") || strings.HasPrefix(code, "08")
+}
