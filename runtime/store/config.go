@@ -150,6 +150,10 @@ func (s *Store) openPool(ctx context.Context, lane Lane, size int32) (*pgxpool.P
 	cfg.MaxConnIdleTime = 5 * time.Minute
 	cfg.MaxConnLifetime = time.Hour
 	cfg.MaxConnLifetimeJitter = 5 * time.Minute
+	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		registerArrays(conn.TypeMap())
+		return nil
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
