@@ -100,7 +100,7 @@ type Header struct {
 	AdmittedAt time.Time
 	DefID      int32 // Workflow object
 	RevID      int32 // pinned revision (P6)
-	NextNo     int32 // next free task number
+	NextNo     int32 // next free task number; at most 1 = never evaluated
 	Loose      int32 // scopes whose join has fired while branches still run
 	Reruns     int32
 	Priority   int16
@@ -108,7 +108,9 @@ type Header struct {
 	EndStatus  Status // set: ending by force, chunk by chunk
 	EndCause   Cause
 	EndReason  string
-	EndNo      int32 // task that ended it
+	// EndNo is the task that ended it by failing. Without EndStatus: the task whose end was the end of the root's sequence while
+	// scopes are still loose; it is then stored like the rest.
+	EndNo int32
 }
 
 // Scope is an open fork (nf_scope kind 1).

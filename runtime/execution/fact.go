@@ -25,6 +25,9 @@ type AttemptEnded struct {
 	MinWait schema.Millis
 	Source  string
 	Control string // gate that held it last
+	// Recorded: the row is in the history already (result recorded, decision postponed); Attempt is rebuilt from it. The
+	// Decision then has the row in Revised, not in Ended.
+	Recorded bool
 }
 
 // DeadlineClass names a deadline of contract 3.6.
@@ -47,7 +50,7 @@ type DeadlineMissed struct {
 	Control string
 }
 
-// WaitElapsed: the time of a parked WAIT has come.
+// WaitElapsed: the time of a parked WAIT, or of an operator with a start delay (why 10), has come.
 type WaitElapsed struct{ Attempt Attempt }
 
 // WorkflowTimedOut: the workflow's own timeoutSeconds has passed.
@@ -59,8 +62,9 @@ type TerminateRequested struct {
 	Actor  string
 }
 
-// EvaluationContinued: a mark with nothing new: go on where 64 rounds ended, or with the next chunk.
-type EvaluationContinued struct{}
+// EvaluationContinued: a mark with nothing new: go on where an evaluation stopped. TaskNo is one entry of that Decision's
+// ContinueAt; 0 asks to go on with the end of an ending execution (next chunk of S8).
+type EvaluationContinued struct{ TaskNo int32 }
 
 func (Started) isFact()             {}
 func (AttemptEnded) isFact()        {}
@@ -102,16 +106,20 @@ type TaskRow struct {
 	DelaySource string
 	Width       int32 // forks
 	Output      []byte
+	// Input is the resolved input to keep as the task's payload, for a task that was never open; nil = nothing to keep. The
+	// input of SET_VARIABLE and TERMINATE is their output and is not kept twice.
+	Input []byte
 }
 
 // Schedule is an attempt that must become open: in nf_ready if it is due now, else in nf_timer with Why.
 type Schedule struct {
 	Attempt Attempt
-	Queue   QueueKey // zero for what is not dispatched; the engine fills Attempt.QueueID
+	Queue   QueueKey // the engine fills Attempt.QueueID; zero for what is not dispatched, and for a retry, whose QueueID stays
 	Input   []byte   // JSON; nil = unchanged since the first attempt
 }
 
-// Removed is an open attempt that must go, with its permits.
+// Removed is an open attempt that must go, with its permits. A JOIN with a definition, a delay or a deadline is removed from
+// the timers when it ends, whether or not it has a row there.
 type Removed struct {
 	Place  Place
 	TaskNo int32
@@ -173,8 +181,13 @@ type Decision struct {
 	Events    []Event
 	Budget    []BudgetDelta
 	Closing   *Closing
-	// Continue asks for a mark: 64 rounds are used up (contract 7.1).
-	Continue bool
+	// Continue asks for marks: 64 rounds are used up, or a wide fork has more branches (contract 7.1). Each entry of ContinueAt
+	// becomes one EvaluationContinued.
+	Continue   bool
+	ContinueAt []int32
+	// Revised are rows of the history that a postponed decision completes (AttemptEnded.Recorded): cause, absorbed,
+	// exhausted, control, next due time and delay are written over; nothing else of the row changes.
+	Revised []TaskRow
 	// Deadline is the workflow's deadline to arm, from the first evaluation; zero = none.
 	Deadline time.Time
 	// Dropped counts facts that no longer applied.
@@ -184,6 +197,8 @@ type Decision struct {
 // TaskValue is what an expression can see of an ended or open task run: newest attempt.
 type TaskValue struct {
 	Ended    bool
+	Attempt  int32 // newest ended attempt; 0 = none
+	EndedAt  time.Time
 	Status   Status
 	Absorbed bool
 	Output   []byte // JSON or nil
@@ -204,7 +219,7 @@ type View struct {
 	Workflow  string // name
 	Version   int64
 	Revision  int32
-	Scopes    map[int32]Scope     // by ScopeNo; those loaded
+	Scopes    map[int32]Scope     // by ScopeNo; those loaded; a loaded absence is a zero Scope
 	Tasks     map[int32]TaskValue // by task number; a loaded absence is a zero TaskValue
 	Inputs    map[int32][]byte    // resolved inputs of tasks, by task number
 	Input     []byte              // of the execution

@@ -1,0 +1,2 @@
+// Package decider is the state machine of a running workflow: a pure function from facts to what must follow.
+package decider
