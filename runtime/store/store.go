@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,9 +42,14 @@ type Store struct {
 	offset  atomic.Int64    // nf.clock_offset_ms of each transaction; tests only
 	install atomic.Pointer[Install]
 
+	queuesOnce sync.Once
+	queues     *QueueCache
+
 	// Abort, if set, is called before each statement and before COMMIT with the transaction's name and the statement's; an
 	// error aborts there. Only tests and the soak set it, before first use.
 	Abort func(tx, statement string) error
+	// Rewrite, if set, changes the text of a statement. Only tests that break a rule on purpose set it, before first use.
+	Rewrite func(statement, text string) string
 	// OnTx, if set, is told each transaction's name, duration and error. Set before first use.
 	OnTx func(tx string, took time.Duration, err error)
 }
@@ -201,12 +207,21 @@ func (t *Tx) abort(statement string) error {
 	return t.s.Abort(t.name, statement)
 }
 
+// text gives a statement as it is sent.
+func (s *Store) text(name, day string) string {
+	text := statement(name, day)
+	if s.Rewrite != nil {
+		text = s.Rewrite(name, text)
+	}
+	return text
+}
+
 // query runs a named statement that gives rows; day is for statements that name a day's leaf.
 func (t *Tx) query(ctx context.Context, name, day string, args ...any) (pgx.Rows, error) {
 	if err := t.abort(name); err != nil {
 		return nil, err
 	}
-	rows, err := t.tx.Query(ctx, statement(name, day), args...)
+	rows, err := t.tx.Query(ctx, t.s.text(name, day), args...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -218,7 +233,7 @@ func (t *Tx) exec(ctx context.Context, name, day string, args ...any) (int64, er
 	if err := t.abort(name); err != nil {
 		return 0, err
 	}
-	tag, err := t.tx.Exec(ctx, statement(name, day), args...)
+	tag, err := t.tx.Exec(ctx, t.s.text(name, day), args...)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}
@@ -247,7 +262,7 @@ func (p *pipeline) queue(name, day string, args []any, read func(pgx.BatchResult
 	if p.err = p.t.abort(name); p.err != nil {
 		return
 	}
-	p.batch.Queue(statement(name, day), args...)
+	p.batch.Queue(p.t.s.text(name, day), args...)
 	if read == nil {
 		read = func(r pgx.BatchResults) error { _, err := r.Exec(); return err }
 	}
