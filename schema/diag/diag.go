@@ -57,6 +57,12 @@ type Fix struct {
 	Safe  bool   `json:"safe"`
 }
 
+// Span is a half-open span of code points inside a text value, from 0.
+type Span struct {
+	Start int
+	End   int
+}
+
 // Diagnostic is one finding (contract 6). Its JSON form is fixed; see MarshalJSON in json.go.
 type Diagnostic struct {
 	Code     Code
@@ -68,10 +74,15 @@ type Diagnostic struct {
 	Document int    // 0-based index of the document in its file
 	Pointer  string // JSON Pointer into the document
 	// AtKey asks for the position of the key that Pointer's last step names, not of its value.
-	AtKey   bool
-	Object  *Object
-	Related []Related
-	Fix     *Fix
+	AtKey bool
+	// Text narrows the position to a span inside the text value at Pointer, such as one ${…} of several. Nil = all of it.
+	Text *Span
+	// Expected is the JSON type that the place wants (text, number, integer, boolean, list, object), with NF2103 and NF1010
+	// only. The loader turns a plain scalar where text is due into NF1019 by it. It is not part of the JSON form.
+	Expected string
+	Object   *Object
+	Related  []Related
+	Fix      *Fix
 }
 
 // List is a set of findings. It is never dropped: functions return it on every path.

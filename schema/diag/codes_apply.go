@@ -1,0 +1,41 @@
+package diag
+
+// applyCodes are the findings of plan, apply and load.
+var applyCodes = []Explanation{
+	{
+		Code: "NF6101", Title: "owned by another project", Rule: "owned-by-other-project", Level: Error,
+		Text: "The object in the database belongs to another project. It must be given up there before it can be declared here.",
+	},
+	{
+		Code: "NF6102", Title: "unowned object of this name", Rule: "unowned-object", Level: Error,
+		Text: "An object of this name was made outside the files. Take it over with `nf adopt`, or choose another name.",
+	},
+	{
+		Code: "NF6103", Title: "too many retirements", Rule: "too-many-retirements", Level: Error,
+		Text: "The change would retire more objects than the guard allows, or all of them. A source that vanished by accident must not stop production. If it is meant, say so with the flag that the finding names.",
+	},
+	{
+		Code: "NF6106", Title: "plan is outdated", Rule: "plan-outdated", Level: Error,
+		Text: "What the plan was made against has changed since. Make the plan again.",
+	},
+	{
+		Code: "NF6108", Title: "database of another environment", Rule: "other-environment", Level: Error,
+		Text: "The database holds the name of its environment, and it is not the one asked for. Check the database URL and the environment.",
+	},
+	{
+		Code: "NF6109", Title: "other content under an applied version", Rule: "version-reused", Level: Error,
+		Text: "A `version` that was applied keeps its content for ever. Give the changed workflow a new version, or no version.",
+	},
+	{
+		Code: "NF7001", Title: "no project or no manifests", Rule: "nothing-found", Level: Error,
+		Text: "There is no `nf.yaml` in the folder, or no manifests under its roots.",
+	},
+	{
+		Code: "NF7002", Title: "root missing", Rule: "root-missing", Level: Error,
+		Text: "A folder that `spec.roots` names does not exist or cannot be read.",
+	},
+	{
+		Code: "NF7003", Title: "link leaves the project", Rule: "link-leaves-project", Level: Error,
+		Text: "A symbolic link points outside the project. What is applied must be all in the project.",
+	},
+}
