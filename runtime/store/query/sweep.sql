@@ -193,14 +193,3 @@ DELETE FROM nf_runner WHERE ctid = ANY (ARRAY(
 DELETE FROM nf_idem WHERE ctid = ANY (ARRAY(
   SELECT i.ctid FROM nf_idem i WHERE i.exec_id < nf_day_floor($1::date) AND i.ns > 0 AND i.created_at < nf_now() - interval '7 days'
    ORDER BY i.exec_id LIMIT 1000 FOR UPDATE SKIP LOCKED));
-
--- name: days_kept
--- Whose: duty days, S17. Locks: none. The days that have leaves, oldest and newest, and today.
-SELECT min(d.day), max(d.day), (nf_now() AT TIME ZONE 'UTC')::date
-  FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhrelid
- CROSS JOIN LATERAL (SELECT to_date(right(c.relname, 8), 'YYYYMMDD') AS day) d
- WHERE h.inhparent = 'nf_task'::regclass AND c.relname ~ '^nf_task_[0-9]{8}$';
-
--- name: make_day
--- Whose: duty days. Locks: SHARE UPDATE EXCLUSIVE on the parents: neither readers nor writers wait.
-SELECT nf_make_day($1::date);
