@@ -19,11 +19,14 @@ type Call struct {
 	Attempt     int
 	// IdempotencyKey is stable over attempts and deliveries (X17, contract 3.5).
 	IdempotencyKey string
-	// Input is the resolved input with secretRefs still in place: map[string]any as decoded with json.Number.
+	// Input is the resolved input with secretRefs still in place: map[string]any as decoded with json.Number. A secretRef in it
+	// stood in the definition (schema.CheckSecretRefs has been applied). It is never changed.
 	Input map[string]any
-	// Target is the declared Target that the task names, nil if it names none.
+	// Target is the declared Target that the task names, nil if it names none. It is owned by files: only then is its own
+	// scheme, host and port exempt from the private-address rule (X18). An unowned Target must not be handed over here.
 	Target *schema.Target
-	// Secrets resolves a reference in the given namespace at dispatch. The value must never leave the call unredacted.
+	// Secrets resolves a reference in the given namespace at dispatch and gives the value without the reference's prefix. The
+	// value must never leave the call unredacted.
 	Secrets func(ctx context.Context, namespace string, ref schema.SecretRef) (string, error)
 }
 
@@ -60,6 +63,3 @@ type Task interface {
 	// Run executes one call and honours ctx: when ctx ends it returns soon, with Released. Safe for concurrent use.
 	Run(ctx context.Context, call Call) Outcome
 }
-
-// Catalog is the set of system tasks of a process. The zero value is empty.
-type Catalog struct{ tasks map[schema.TaskType]Task }
