@@ -424,7 +424,7 @@ func (s *Store) MakeDays(ctx context.Context) (int, error) {
 // day after the last one kept ahead are made; others are refused.
 func (s *Store) MakeDay(ctx context.Context, id execution.UUID) error {
 	return s.InTx(ctx, Ctl, "make-day", func(ctx context.Context, t *Tx) error {
-		n, err := t.exec(ctx, "make_day", "", id, daysAhead+1)
+		n, err := t.exec(ctx, "day_of_id_make", "", id, daysAhead+1)
 		if err == nil && n == 0 {
 			return fmt.Errorf("execution %s: its day is not near today", id)
 		}

@@ -13,3 +13,8 @@ SELECT set_config(k.name, k.value, true) FROM unnest($1::text[], $2::text[]) AS 
 -- name: lock_gate
 -- Whose: S1b, S2, S6, S12–S16. Locks: L1, waits.
 SELECT pg_advisory_xact_lock($1::bigint);
+
+
+-- name: one_state
+-- Whose: reads of several statements that must agree. Locks: none. First statement of its transaction.
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;

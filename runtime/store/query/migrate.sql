@@ -40,7 +40,7 @@ SELECT NOT EXISTS (SELECT FROM pg_stats s WHERE s.schemaname = current_schema() 
 SELECT coalesce(sum(nf_make_day(d.day)), 0)::bigint
   FROM (SELECT (nf_now() AT TIME ZONE 'UTC')::date + n AS day FROM generate_series(-1, $1::int) AS n) d;
 
--- name: make_day
+-- name: day_of_id_make
 -- Whose: any, after 23514 (B7). Locks: as make_days. Only days near today.
 SELECT nf_make_day(nf_day($1::uuid))
  WHERE nf_day($1::uuid) BETWEEN (nf_now() AT TIME ZONE 'UTC')::date - 1 AND (nf_now() AT TIME ZONE 'UTC')::date + $2::int;
