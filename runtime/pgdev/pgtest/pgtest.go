@@ -53,7 +53,7 @@ func StartServer(ctx context.Context) (*pgdev.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(place(), "nf-test-")
+	dir, err := os.MkdirTemp(TempRoot(), "nf-test-")
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +67,9 @@ func StartServer(ctx context.Context) (*pgdev.Server, error) {
 // roomInMemory is how much a file system in memory must have free to be used.
 const roomInMemory = 4 << 30
 
-// place is where the data of test servers lies: in memory where there is room, since a database is hundreds of files, which
+// TempRoot is where the data of test servers lies: in memory where there is room, since a database is hundreds of files, which
 // memory makes ten times as fast as most disks.
-func place() string {
+func TempRoot() string {
 	const memory = "/dev/shm"
 	var fs syscall.Statfs_t
 	if runtime.GOOS == "linux" && syscall.Statfs(memory, &fs) == nil && fs.Bavail*uint64(fs.Bsize) >= roomInMemory { //nolint:gosec // positive
