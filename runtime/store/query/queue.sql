@@ -250,7 +250,3 @@ RETURNING term;
 -- name: notify
 -- Whose: B6, in a statement of its own after the commit. Locks: none (the server's notify lock at commit).
 SELECT pg_notify($1::text, p) FROM unnest($2::text[]) AS p;
-
--- name: notify_schema
--- Whose: B6. Locks: none. One channel a schema.
-SELECT current_schema()::text;
