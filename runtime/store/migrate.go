@@ -255,11 +255,14 @@ func (t *Tx) sameEnvironment(ctx context.Context, env string) error {
 
 func (t *Tx) readInstall(ctx context.Context) (Install, error) {
 	rows, err := t.query(ctx, "install", "")
+	if Code(err) == "42P01" {
+		return Install{}, ErrNoSchema
+	}
 	if err != nil {
 		return Install{}, err
 	}
 	in, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Install])
-	if Code(err) == "42P01" {
+	if Code(err) == "42P01" { // where statements are not prepared beforehand
 		return Install{}, ErrNoSchema
 	}
 	if errors.Is(err, pgx.ErrNoRows) {

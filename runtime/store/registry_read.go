@@ -123,8 +123,7 @@ type RevisionKey struct{ NS, RevID int32 }
 type Revision struct {
 	RevisionKey
 	ObjectID int32
-	Kind     schema.Kind
-	Name     string
+	Address  schema.Address
 	Number   int32
 	Version  int64 // spec.version, 0 = none
 	Digest   [32]byte
@@ -148,12 +147,15 @@ func (s *Store) Revisions(ctx context.Context, keys []RevisionKey) ([]Revision, 
 		}
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Revision, error) {
 			var r Revision
-			var kind string
+			var kind, namespace string
 			var digest []byte
-			if err := row.Scan(&r.NS, &r.RevID, &r.ObjectID, &kind, &r.Name, &r.Number, &r.Version, &digest, &r.Spec); err != nil {
+			if err := row.Scan(&r.NS, &r.RevID, &r.ObjectID, &kind, &namespace, &r.Address.Name, &r.Number, &r.Version, &digest, &r.Spec); err != nil {
 				return r, err
 			}
-			r.Kind, r.Digest = schema.Kind(kind), [32]byte(digest)
+			r.Address.Kind, r.Digest = schema.Kind(kind), [32]byte(digest)
+			if r.NS != 0 {
+				r.Address.Namespace = namespace
+			}
 			return r, nil
 		})
 		return err

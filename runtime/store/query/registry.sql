@@ -214,10 +214,11 @@ SELECT ns, name FROM nf_ns ORDER BY ns;
 
 -- name: revisions_by_id
 -- Whose: the snapshot, and pinned revisions of open executions. Locks: none.
-SELECT r.ns, r.rev_id, o.object_id, o.kind, o.name, r.revision, coalesce(r.version, 0), r.digest, r.spec
+SELECT r.ns, r.rev_id, o.object_id, o.kind, n.name, o.name, r.revision, coalesce(r.version, 0), r.digest, r.spec
   FROM unnest($1::int[], $2::int[]) AS k(ns, rev_id)
  CROSS JOIN LATERAL (SELECT * FROM nf_revision x WHERE x.ns = k.ns AND x.rev_id = k.rev_id LIMIT 1) r
- CROSS JOIN LATERAL (SELECT x.object_id, x.kind, x.name FROM nf_object x WHERE x.ns = r.ns AND x.object_id = r.object_id LIMIT 1) o;
+ CROSS JOIN LATERAL (SELECT x.object_id, x.kind, x.name FROM nf_object x WHERE x.ns = r.ns AND x.object_id = r.object_id LIMIT 1) o
+ CROSS JOIN LATERAL (SELECT x.name FROM nf_ns x WHERE x.ns = r.ns LIMIT 1) n;
 
 -- name: revision_by_version
 -- Whose: S6 start with a version (N3). Locks: none.
