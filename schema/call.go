@@ -201,9 +201,6 @@ func CheckMetadataValue(value string) error {
 	return nil
 }
 
-// secretKey is the key that makes a map a reference to a secret.
-const secretKey = "secretRef"
-
 // SecretEntries names the key of a task's input whose entries may be references to secrets, "" for types that have none.
 func SecretEntries(t TaskType) string {
 	switch t {
@@ -230,64 +227,16 @@ func CheckSecretRefs(task *Task, resolved map[string]Value) error {
 	}
 	literal, _ := task.InputParameters[field].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		given, isMap := entries[name].(map[string]any)
-		if !isMap {
+		if _, isMap := entries[name].(map[string]any); !isMap {
 			continue
 		}
-		declared, _ := literal[name].(map[string]any)
-		if !sameSecret(declared, given) {
+		given, isRef := ParseSecretRef(entries[name])
+		declared, isDeclared := ParseSecretRef(literal[name])
+		if !isRef || !isDeclared || given != declared {
 			return fmt.Errorf("%s.%s: an expression may not give an object here; a secretRef must stand in the definition itself", field, name)
 		}
 	}
 	return nil
-}
-
-// sameSecret says that both are one and the same {secretRef: {name, key, prefix}}.
-func sameSecret(a, b map[string]any) bool {
-	if len(a) != 1 || len(b) != 1 {
-		return false
-	}
-	left, okLeft := a[secretKey].(map[string]any)
-	right, okRight := b[secretKey].(map[string]any)
-	return okLeft && okRight && maps.EqualFunc(left, right, func(x, y any) bool {
-		s, okX := x.(string)
-		t, okY := y.(string)
-		return okX && okY && s == t
-	})
-}
-
-// ParseSecretRef reads {secretRef: {name, key, prefix}}. It is false if the value is no map with that single key; an error
-// says what is wrong inside.
-func ParseSecretRef(v Value) (SecretRef, bool, error) {
-	outer, ok := v.(map[string]any)
-	if !ok || len(outer) != 1 {
-		return SecretRef{}, false, nil
-	}
-	inner, ok := outer[secretKey].(map[string]any)
-	if !ok {
-		return SecretRef{}, false, nil
-	}
-	var ref SecretRef
-	for _, field := range slices.Sorted(maps.Keys(inner)) {
-		text, isText := inner[field].(string)
-		if !isText {
-			return ref, true, fmt.Errorf("secretRef.%s must be text", field)
-		}
-		switch field {
-		case "name":
-			ref.Name = text
-		case "key":
-			ref.Key = text
-		case "prefix":
-			ref.Prefix = text
-		default:
-			return ref, true, fmt.Errorf("secretRef has no field %q", field)
-		}
-	}
-	if !IsSecretName(ref.Name) || !IsSecretName(ref.Key) {
-		return ref, true, errors.New("secretRef needs a name and a key: letters, digits, \"_\", \".\" and \"-\" between letters or digits, at most 253 characters")
-	}
-	return ref, true, nil
 }
 
 // IsSecretName says that a text may name a secret or a key of one.

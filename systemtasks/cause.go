@@ -8,6 +8,7 @@ const (
 	CauseCallTimeout       = "CALL_TIMEOUT"
 	CauseInvalidRequest    = "INVALID_REQUEST"
 	CauseInputInvalid      = "INPUT_INVALID"
+	CauseOutputInvalid     = "OUTPUT_INVALID"
 	CauseOutputTooLarge    = "OUTPUT_TOO_LARGE"
 	CauseSecretUnavailable = "SECRET_UNAVAILABLE"
 )

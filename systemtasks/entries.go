@@ -100,10 +100,8 @@ func (e Entries) value(ctx context.Context, call Call, name string, v any, secre
 	case json.Number:
 		return v.String(), nil
 	}
-	ref, isRef, err := schema.ParseSecretRef(v)
+	ref, isRef := schema.ParseSecretRef(v)
 	switch {
-	case err != nil:
-		return "", Misfit(fmt.Sprintf("%s.%s: %s", e.Field, name, err))
 	case !isRef:
 		return "", Misfit(fmt.Sprintf("%s.%s must be text, a number or a secretRef, not %s", e.Field, name, jsontext.TypeName(v)))
 	case call.Target == nil:
@@ -122,6 +120,9 @@ func (e Entries) secret(ctx context.Context, call Call, namespace string, ref sc
 	}
 	if call.Secrets == nil {
 		return "", unavailable(errors.New("no provider of secrets is set up"))
+	}
+	if !schema.IsSecretName(ref.Name) || !schema.IsSecretName(ref.Key) {
+		return "", unavailable(errors.New("its name or key is not one that a secret can have"))
 	}
 	value, err := call.Secrets(ctx, namespace, ref)
 	switch {
