@@ -23,8 +23,8 @@ type Program struct {
 	nodes    []node
 	lists    []list
 	slots    map[string]int32 // by reference
-	output   *template        // nil = output of the last completed task
-	vars     []namedTemplate  // start values of the variables, by name
+	output   *inputs          // nil = output of the last completed task
+	vars     *inputs          // start values of the variables
 }
 
 // node is a task of the workflow.
@@ -36,7 +36,7 @@ type node struct {
 	list  int32 // the list it stands in
 	next  int32 // slot of the next node in its list; none = it is the last
 	scope int32 // slot of the innermost fork it lies in; none = root
-	input *template
+	input *inputs
 
 	// namedBy are the forks whose join names this node in joinOn: its end counts for them.
 	namedBy []int32
@@ -70,11 +70,6 @@ type namedCount struct {
 	count int32
 }
 
-type namedTemplate struct {
-	name     string
-	template *template
-}
-
 // number gives the task number of a slot; 0 for none, the execution.
 func number(slot int32) int32 {
 	if slot < 0 {
@@ -101,27 +96,38 @@ func (p *Program) RevID() int32 { return p.revID }
 // Len gives the number of tasks; their numbers are RootBase … RootBase + Len − 1.
 func (p *Program) Len() int { return len(p.nodes) }
 
-// Task gives the task of a number, nil if there is none.
-func (p *Program) Task(taskNo int32) *schema.Task {
-	if n := p.node(taskNo); n != nil {
+// at gives the node of a slot, nil if the program has none.
+func (p *Program) at(slot int32) *node {
+	if slot < 0 || int(slot) >= len(p.nodes) {
+		return nil
+	}
+	return &p.nodes[slot]
+}
+
+// Task gives the task of a slot, nil if there is none.
+func (p *Program) Task(slot int32) *schema.Task {
+	if n := p.at(slot); n != nil {
 		return n.task
 	}
 	return nil
 }
 
-// Ref gives the reference of a task number, "" if there is none.
-func (p *Program) Ref(taskNo int32) string {
-	if n := p.node(taskNo); n != nil {
+// Ref gives the reference of a slot, "" if there is none.
+func (p *Program) Ref(slot int32) string {
+	if n := p.at(slot); n != nil {
 		return n.task.Ref
 	}
 	return ""
 }
 
-// Number gives the task number of a reference.
-func (p *Program) Number(ref string) (int32, bool) {
+// SlotOf gives the slot of a reference.
+func (p *Program) SlotOf(ref string) (int32, bool) {
 	slot, ok := p.slots[ref]
-	if !ok {
-		return 0, false
-	}
-	return number(slot), true
+	return slot, ok
+}
+
+// NumberOf gives the task number of a reference.
+func (p *Program) NumberOf(ref string) (int32, bool) {
+	slot, ok := p.slots[ref]
+	return number(slot), ok
 }

@@ -25,7 +25,8 @@ type AttemptEnded struct {
 	MinWait schema.Millis
 	Source  string
 	Control string // gate that held it last
-	// Recorded: the row is in the history already (result recorded, decision postponed); Attempt is rebuilt from it. The
+	// Recorded: the row is in the history already (result recorded, decision postponed); Attempt is rebuilt from it, with
+	// TotalBy = first attempt's visible time + totalTimeoutSeconds if Attempt is not the first (RetriesLeft is derived). The
 	// Decision then has the row in Revised, not in Ended.
 	Recorded bool
 }
@@ -118,8 +119,7 @@ type Schedule struct {
 	Input   []byte   // JSON; nil = unchanged since the first attempt
 }
 
-// Removed is an open attempt that must go, with its permits. A JOIN with a definition, a delay or a deadline is removed from
-// the timers when it ends, whether or not it has a row there.
+// Removed is an open attempt that must go, with its permits.
 type Removed struct {
 	Place  Place
 	TaskNo int32
