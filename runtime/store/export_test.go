@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -25,3 +27,12 @@ func (s *Store) RegistryText(ctx context.Context) (string, error) {
 	}
 	return strings.Join(all, "\n"), nil
 }
+
+// StatementNames gives the names of all statements.
+func StatementNames() []string { return slices.Sorted(maps.Keys(statements())) }
+
+// StatementText gives a statement as it is sent for a day.
+func StatementText(name, day string) string { return statement(name, day) }
+
+// HotSettings gives the session settings of the hot lane.
+func (s *Store) HotSettings() map[string]string { return laneSettings(Hot, s.version) }
