@@ -188,7 +188,7 @@ func (m *machine) wait(n *node, level int) {
 		}
 		return
 	}
-	duration, err := ParseDuration(in.value["duration"])
+	duration, err := schema.ParseWaitDuration(in.value["duration"])
 	if err != nil {
 		e.status, e.cause, e.reason = execution.FailedTerm, execution.CauseInputInvalid, err.Error()
 		e.input = in.keep()
@@ -214,7 +214,7 @@ func (m *machine) wakeAgain(n *node, due time.Time) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	input, _ := decodeLoose(text).(map[string]any)
-	duration, err := ParseDuration(input["duration"])
+	duration, err := schema.ParseWaitDuration(input["duration"])
 	if err != nil {
 		return due, true // it parsed when the task was scheduled
 	}
