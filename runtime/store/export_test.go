@@ -36,3 +36,6 @@ func StatementText(name, day string) string { return statement(name, day) }
 
 // HotSettings gives the session settings of the hot lane.
 func (s *Store) HotSettings() map[string]string { return laneSettings(Hot, s.version) }
+
+// URLForTests gives the address of the store's database.
+func (s *Store) URLForTests() string { return s.base.ConnString() }

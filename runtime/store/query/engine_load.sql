@@ -44,8 +44,9 @@ SELECT d.ns, d.exec_id, d.fact_id, d.due_at, d.since, d.tries FROM nf_decide d
 -- name: engine_marks
 -- Whose: S3 step 4, under L3. Locks: none (L6). Due marks of executions, oldest first.
 SELECT m.* FROM unnest($1::int[], $2::uuid[]) AS k(ns, exec_id) CROSS JOIN LATERAL (
-  SELECT x.ns, x.exec_id, x.fact_id, x.what, x.task_no, x.attempt, x.since, x.tries, x.detail FROM nf_decide x
-   WHERE x.ns = k.ns AND x.exec_id = k.exec_id AND x.due_at <= $3::timestamptz ORDER BY x.fact_id LIMIT 500) m;
+  SELECT y.ns, y.exec_id, y.fact_id, y.what, y.task_no, y.attempt, y.since, y.tries, y.detail FROM (
+    SELECT * FROM nf_decide x WHERE x.ns = k.ns AND x.exec_id = k.exec_id ORDER BY x.fact_id OFFSET 0) y   -- by key, never by time
+   WHERE y.due_at <= $3::timestamptz LIMIT 500) m;
 
 -- name: engine_recorded
 -- Whose: S3: attempts whose result was recorded and not decided. Locks: none (under L3).
