@@ -1,7 +1,12 @@
 //go:build unix
 
 // Command pgrun starts a private Postgres for tests, runs the command that follows with its address in NF_TEST_POSTGRES, and
-// stops it: pgrun go test ./...
+// stops it:
+//
+//	pgrun go test ./...
+//
+// pgrun -where prints the folder of the server binaries that would be used, and pgrun -cache the one where `make pg` unpacks
+// them if it may not install them.
 package main
 
 import (
@@ -13,6 +18,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"nf/runtime/pgdev"
 	"nf/runtime/pgdev/pgtest"
 )
 
@@ -20,8 +26,15 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 func run(command []string) int {
 	if len(command) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: pgrun COMMAND [ARGUMENT…]")
+		fmt.Fprintln(os.Stderr, "usage: pgrun COMMAND [ARGUMENT…] | -where | -cache")
 		return 64
+	}
+	switch command[0] {
+	case "-where":
+		found, err := pgdev.Find(context.Background(), os.Getenv("NF_PG_BIN"))
+		return tell(found.Dir, err)
+	case "-cache":
+		return tell(pgdev.CacheDir())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -49,4 +62,13 @@ func run(command []string) int {
 		code = max(code, 1)
 	}
 	return code
+}
+
+func tell(text string, err error) int {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "nf:", err)
+		return 1
+	}
+	fmt.Println(text)
+	return 0
 }
