@@ -39,3 +39,30 @@ func (s *Store) HotSettings() map[string]string { return laneSettings(Hot, s.ver
 
 // URLForTests gives the address of the store's database.
 func (s *Store) URLForTests() string { return s.base.ConnString() }
+
+// SSLModeOf gives how a URL is understood: whether TLS is tried first, and whether plain text is a fallback.
+func SSLModeOf(url string) (tls, plain bool, err error) {
+	cfg, err := parseURL(url)
+	if err != nil {
+		return false, false, err
+	}
+	plain = cfg.TLSConfig == nil
+	for _, f := range cfg.Fallbacks {
+		plain = plain || f.TLSConfig == nil
+	}
+	return cfg.TLSConfig != nil, plain, nil
+}
+
+// VersionNumber reads what a server says of its version.
+func VersionNumber(text string) int { return versionNumber(text) }
+
+// PoolSizes gives the split of connections: hot, api, ctl.
+func PoolSizes(total int) [3]int32 { return poolSizes(total) }
+
+// QueryText runs a text in a transaction of a lane and gives its one value.
+func (s *Store) QueryText(ctx context.Context, lane Lane, sql string) (text string, err error) {
+	err = s.InTx(ctx, lane, "test", func(ctx context.Context, t *Tx) error {
+		return t.tx.QueryRow(ctx, sql).Scan(&text)
+	})
+	return text, err
+}
