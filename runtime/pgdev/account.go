@@ -46,7 +46,7 @@ func fromUser(u *user.User) (account, error) {
 
 // unprivileged are the accounts that root's server may run as, best first. An account named nf is an administrator's choice;
 // the next ones are on every system and own nothing; those of Postgres packages come last, since they own other clusters.
-var unprivileged = []string{"nf", "nobody", "daemon", "games", "bin", "postgres", "_postgres"} //nolint:gochecknoglobals // a constant list
+var unprivileged = []string{"nf", "nobody", "daemon", "games", "bin", "postgres", "_postgres"}
 
 // serverAccount is who the server runs as: the same user, or for root an unprivileged one, and never one that owns another
 // cluster where another is to be had (P3). An existing data folder keeps its owner.
@@ -85,13 +85,13 @@ func serverAccount(self account, data string) (account, error) {
 	}
 	if fallback == nil {
 		return account{}, errors.New("Postgres does not run as root, and none of the accounts " + strings.Join(unprivileged, ", ") +
-			" exists: make one (useradd --system nf) or run nf as another user") //nolint:staticcheck // a name begins the sentence
+			" exists: make one (useradd --system nf) or run nf as another user")
 	}
 	return *fallback, nil
 }
 
 // clusterFolders are where packages keep clusters.
-var clusterFolders = []string{ //nolint:gochecknoglobals // a constant list
+var clusterFolders = []string{
 	"/var/lib/postgresql/*/*", "/var/lib/postgresql/*", "/var/lib/postgresql", "/var/lib/pgsql/*/data", "/var/lib/pgsql/data",
 	"/var/lib/postgres/data", "/usr/local/var/postgres*", "/opt/homebrew/var/postgresql*", "/usr/local/pgsql/data",
 }

@@ -31,7 +31,7 @@ type Binaries struct {
 }
 
 // usualFolders are where Debian, Fedora (and its kin), Homebrew and Postgres.app put server binaries.
-var usualFolders = []string{ //nolint:gochecknoglobals // a constant list
+var usualFolders = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
 	"/usr/libexec/postgresql*",
@@ -133,8 +133,8 @@ func inspect(ctx context.Context, dir string) (Binaries, error) {
 		return Binaries{}, err
 	}
 	path := filepath.Join(abs, "postgres")
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
 	abs = filepath.Dir(path)
 	if _, err := os.Stat(filepath.Join(abs, "initdb")); err != nil {
@@ -142,7 +142,7 @@ func inspect(ctx context.Context, dir string) (Binaries, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	out, err := exec.CommandContext(ctx, path, "--version").Output() //nolint:gosec // a program that the user named or installed
 	if err != nil {
 		return Binaries{}, fmt.Errorf("%s --version: %w", path, err)
 	}
@@ -165,11 +165,11 @@ func installCommand(goos, release string) string {
 	if goos == "darwin" {
 		return "install them with: brew install postgresql@17"
 	}
-	ids := ""
+	var ids []string
 	for line := range strings.Lines(release) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if key == "ID" || key == "ID_LIKE" {
-			ids += " " + strings.Trim(value, `"'`)
+			ids = append(ids, strings.Fields(strings.Trim(value, `"'`))...)
 		}
 	}
 	for _, known := range []struct{ id, command string }{
@@ -181,7 +181,7 @@ func installCommand(goos, release string) string {
 		{"arch", "pacman -S postgresql"},
 		{"alpine", "apk add postgresql"},
 	} {
-		if slices.Contains(strings.Fields(ids), known.id) {
+		if slices.Contains(ids, known.id) {
 			return "install them with: " + known.command
 		}
 	}

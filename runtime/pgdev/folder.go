@@ -86,10 +86,10 @@ func (f *Folder) take(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // a small number
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	for try := 0; errors.Is(err, syscall.EWOULDBLOCK) && try < 5; try++ {
-		_ = wait(ctx, 20*time.Millisecond)                                   // ReadState holds it for a moment
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // a small number
+		_ = wait(ctx, 20*time.Millisecond) // ReadState holds it for a moment
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
 	if err != nil {
 		defer file.Close() //nolint:errcheck // read only
@@ -184,7 +184,7 @@ func (f *Folder) place(o Options) (string, error) {
 	if as.canEnter(f.dir, o.Binaries[0]) {
 		return near, nil
 	}
-	if err := os.MkdirAll(sharedPlace, 0o711); err != nil {
+	if err := os.MkdirAll(sharedPlace, 0o711); err != nil { //nolint:gosec // the server's account passes through
 		return "", err
 	}
 	if err := ownFolder(sharedPlace); err != nil {

@@ -118,7 +118,7 @@ func binaries(t *testing.T) []pgdev.Binaries {
 // openProject is a folder that every account may enter, as a project's folder usually is.
 func openProject(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(pgtest.TempRoot(), "nf-project-")
+	dir, err := os.MkdirTemp(pgtest.TempRoot(), "nf-project-") //nolint:usetesting // that one is closed to other accounts, and on disk
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -183,7 +185,7 @@ func (s *Server) binaries() (Binaries, error) {
 		return Binaries{}, err
 	}
 	version := strings.TrimSpace(text)
-	at := slices.IndexFunc(s.opts.Binaries, func(b Binaries) bool { return fmt.Sprint(b.Major) == version })
+	at := slices.IndexFunc(s.opts.Binaries, func(b Binaries) bool { return strconv.Itoa(b.Major) == version })
 	if at < 0 {
 		return Binaries{}, fmt.Errorf("the data in %s was made by PostgreSQL %s, and the binaries found are of version %d (%s): set NF_PG_BIN to those of version %s, or begin anew with nf dev --reset",
 			s.data(), version, s.opts.Binaries[0].Major, s.opts.Binaries[0].Dir, version)
@@ -270,16 +272,9 @@ func (s *Server) settings() []string {
 	if s.opts.Ephemeral {
 		set["fsync"], set["full_page_writes"] = "off", "off"
 	}
-	for name, value := range s.opts.Settings {
-		set[name] = value
-	}
-	names := make([]string, 0, len(set))
-	for name := range set {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	maps.Copy(set, s.opts.Settings)
 	args := []string{"-c", ownMark}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
 		args = append(args, "-c", name+"="+set[name])
 	}
 	return args

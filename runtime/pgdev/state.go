@@ -28,7 +28,7 @@ type State struct {
 // WriteState writes state.json anew, with our process id.
 func (f *Folder) WriteState(s State) error {
 	s.PID = os.Getpid()
-	text, err := json.MarshalIndent(s, "", "  ")
+	text, err := json.MarshalIndent(s, "", "  ") //nolint:gosec // the file is where the key is kept, mode 0600
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func liveHolder(path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()                                                   //nolint:errcheck // read only
-	err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) //nolint:gosec // a small number
+	defer file.Close() //nolint:errcheck // read only
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
 	switch {
 	case err == nil:
 		return 0, ErrNotLive

@@ -113,8 +113,7 @@ func (s *Server) isServer(ctx context.Context, pid int) (bool, error) {
 	// A system without /proc: ps tells owner and command line.
 	out, err := exec.CommandContext(ctx, "ps", "-o", "uid=,args=", "-p", strconv.Itoa(pid)).Output() //nolint:gosec // a number
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if _, ended := errors.AsType[*exec.ExitError](err); ended {
 			return false, nil
 		}
 		return false, fmt.Errorf("asking for process %d: %w", pid, err)

@@ -113,7 +113,7 @@ type instance struct {
 	ready   map[string]bool
 }
 
-var serverURL = sync.OnceValues(func() (*instance, error) { //nolint:gochecknoglobals // one server a process
+var serverURL = sync.OnceValues(func() (*instance, error) {
 	if shared := os.Getenv(Variable); shared != "" {
 		return &instance{url: shared, ready: map[string]bool{}}, nil
 	}
