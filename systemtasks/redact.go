@@ -200,11 +200,12 @@ func isBase64(c byte) bool {
 type place struct{ i, used int }
 
 // matchAt gives the end of the pattern's match that begins at byte i of s, -1 if it does not match there. All readings of an
-// ambiguous text are followed side by side ("%41" is itself, or "A"), so the cost stays linear.
+// ambiguous text ("%41" is itself, or "A") are followed side by side, each place once, so that no text is read exponentially often.
 func (p pattern) matchAt(s string, i int) int {
-	places := []place{{i: i}}
+	var one, two [8]place // enough for all but texts made to be ambiguous
+	places, next := append(one[:0], place{i: i}), two[:0]
 	for n, want := range p.want {
-		var next []place
+		next = next[:0]
 		for _, at := range places {
 			if n > 0 && at.used == 0 && p.kind != kindPlain {
 				at.i = skipLineBreaks(s, at.i)
@@ -214,7 +215,7 @@ func (p pattern) matchAt(s string, i int) int {
 		if len(next) == 0 {
 			return -1
 		}
-		places = next
+		places, next = next, places
 	}
 	end := -1
 	for _, at := range places {
@@ -230,20 +231,33 @@ func (p pattern) step(next []place, s string, at place, want byte) []place {
 	if at.i >= len(s) {
 		return next
 	}
-	if at.used == 0 && p.same(s[at.i], want) {
-		next = append(next, place{i: at.i + 1})
+	c := s[at.i]
+	if at.used == 0 && (p.same(c, want) || c == '+' && want == ' ' && p.kind == kindPlain) {
+		next = reach(next, place{i: at.i + 1})
 	}
-	if at.used == 0 && p.kind == kindPlain && s[at.i] == '+' && want == ' ' {
-		next = append(next, place{i: at.i + 1})
+	if c != '%' && c != '\\' {
+		return next
 	}
 	decoded, count, width := decodeAt(s, at.i)
 	if width > 0 && at.used < count && p.same(decoded[at.used], want) {
 		if at.used+1 == count {
-			return append(next, place{i: at.i + width})
+			return reach(next, place{i: at.i + width})
 		}
-		next = append(next, place{i: at.i, used: at.used + 1})
+		next = reach(next, place{i: at.i, used: at.used + 1})
 	}
 	return next
+}
+
+// maxPlaces bounds the readings that are followed side by side. Only runs of "%" or "\" in a secret have more; of those the one
+// where every byte is itself always comes first.
+const maxPlaces = 64
+
+// reach adds a place that is not there yet.
+func reach(places []place, p place) []place {
+	if len(places) == maxPlaces || slices.Contains(places, p) {
+		return places
+	}
+	return append(places, p)
 }
 
 // skipLineBreaks passes over the line breaks that some encoders put into base64 and hex, escaped ones included.
@@ -261,8 +275,8 @@ func skipLineBreaks(s string, i int) int {
 	return i
 }
 
-// decodeAt reads the escape at byte i: %XX, \xXX, \uXXXX (pairs too) or a short JSON escape. It gives the bytes it stands for and its
-// width, 0 if there is none.
+// decodeAt reads the escape at byte i: %XX, \xXX, \uXXXX (pairs too), \UXXXXXXXX or a short escape of JSON or Go. It gives the bytes
+// it stands for and its width, 0 if there is none.
 func decodeAt(s string, i int) (decoded [utf8.UTFMax]byte, count, width int) {
 	if i+1 >= len(s) || s[i] != '%' && s[i] != '\\' {
 		return decoded, 0, 0
@@ -277,6 +291,8 @@ func decodeAt(s string, i int) (decoded [utf8.UTFMax]byte, count, width int) {
 	switch c := s[i+1]; c {
 	case '"', '\\', '/', '\'':
 		decoded[0] = c
+	case 'a':
+		decoded[0] = '\a'
 	case 'b':
 		decoded[0] = '\b'
 	case 'f':
@@ -287,6 +303,15 @@ func decodeAt(s string, i int) (decoded [utf8.UTFMax]byte, count, width int) {
 		decoded[0] = '\r'
 	case 't':
 		decoded[0] = '\t'
+	case 'v':
+		decoded[0] = '\v'
+	case 'U':
+		high, okHigh := hexUnit(s, i+2)
+		low, okLow := hexUnit(s, i+6)
+		if !okHigh || !okLow || high > 0x10 {
+			return decoded, 0, 0
+		}
+		return decoded, utf8.EncodeRune(decoded[:], high<<16|low), 10
 	case 'x':
 		b, ok := hexByte(s, i+2)
 		if !ok {

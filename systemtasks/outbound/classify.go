@@ -87,7 +87,7 @@ func explainTLS(err error) string {
 		return "the certificate is not valid: " + invalid.Error()
 	case errors.As(err, &verify):
 		return "the certificate could not be verified: " + verify.Err.Error()
-	case errors.As(err, &record):
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return "the server does not speak TLS"
 	case errors.As(err, &alert):
 		return "the TLS handshake failed: " + alert.Error()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -79,7 +80,7 @@ func canonicalHost(host string) (string, error) {
 		}
 	}
 	ascii = strings.TrimSuffix(ascii, ".")
-	if ascii == "" || !isPlainName(ascii) || len(ascii) > 253 {
+	if !isPlainName(ascii) || len(ascii) > 253 || slices.Contains(strings.Split(ascii, "."), "") {
 		return "", fmt.Errorf("%q is not a host", host)
 	}
 	last := ascii[strings.LastIndexByte(ascii, '.')+1:]
