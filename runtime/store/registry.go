@@ -48,6 +48,16 @@ type RegisteredObject struct {
 	AppliedRevision int32     // last one that files asked for
 	RetiredAt       time.Time // zero = in force (P9)
 	Versions        []RegisteredVersion
+	Use             *Use // filled in by Store.Registered only
+}
+
+// Use is how much of what is open uses an object, each figure counted up to 10,001.
+type Use struct {
+	Executions int64 // Workflow: open executions
+	Ready      int64 // TaskDefinition: attempts that wait in its queues
+	Parked     int64 // TaskDefinition: attempts in back-off or start delay
+	Leased     int64 // TaskDefinition
+	Permits    int64 // Semaphore: permits held
 }
 
 // RegisteredVersion is an explicit version that was applied once (N3).
@@ -62,6 +72,7 @@ type Registered struct {
 	Project     Project
 	Objects     []RegisteredObject
 	Environment string
+	Namespaces  map[string]int64 // every namespace, with the objects in force there that are not the project's
 }
 
 // Registered reads what a plan of the project needs, in one state. A project that was never applied has generation 0.
@@ -71,8 +82,10 @@ func (s *Store) Registered(ctx context.Context, project string, wanted []schema.
 		if err := t.oneState(ctx); err != nil {
 			return err
 		}
-		r, err = t.registered(ctx, project, wanted, "project_read")
-		return err
+		if r, err = t.registered(ctx, project, wanted); err != nil {
+			return err
+		}
+		return t.registeredUse(ctx, r.Objects)
 	})
 	return r, err
 }
@@ -83,13 +96,13 @@ func (t *Tx) oneState(ctx context.Context) error {
 	return err
 }
 
-func (t *Tx) registered(ctx context.Context, project string, wanted []schema.Address, readProject string) (Registered, error) {
+func (t *Tx) registered(ctx context.Context, project string, wanted []schema.Address) (Registered, error) {
 	in, err := t.readInstall(ctx)
 	if err != nil {
 		return Registered{}, err
 	}
 	r := Registered{Environment: in.Environment, Project: Project{Name: project}}
-	if r.Project, err = t.project(ctx, project, readProject); err != nil {
+	if r.Project, err = t.project(ctx, project, "project_read"); err != nil {
 		return Registered{}, err
 	}
 	rows, err := t.query(ctx, "registered_owned", "", project)
@@ -108,7 +121,54 @@ func (t *Tx) registered(ctx context.Context, project string, wanted []schema.Add
 		return Registered{}, fmt.Errorf("objects of others: %w", err)
 	}
 	r.Objects = append(r.Objects, others...)
+	if r.Namespaces, err = t.registeredNamespaces(ctx, project); err != nil {
+		return Registered{}, err
+	}
 	return r, t.registeredVersions(ctx, r.Objects)
+}
+
+func (t *Tx) registeredNamespaces(ctx context.Context, project string) (map[string]int64, error) {
+	rows, err := t.query(ctx, "registered_namespaces", "", project)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]int64{}
+	var name string
+	var others int64
+	if _, err := pgx.ForEachRow(rows, []any{&name, &others}, func() error {
+		all[name] = others
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("namespaces: %w", err)
+	}
+	return all, nil
+}
+
+// registeredUse counts what uses the objects.
+func (t *Tx) registeredUse(ctx context.Context, objects []RegisteredObject) error {
+	place := map[[2]int32]int{}
+	for i, o := range objects {
+		switch o.Address.Kind {
+		case schema.KindWorkflow, schema.KindTaskDefinition, schema.KindSemaphore:
+			place[[2]int32{o.NS, o.ObjectID}] = i
+		case schema.KindProject, schema.KindNamespace, schema.KindTarget:
+		}
+	}
+	ns, ids := columns(sortedKeys(place))
+	rows, err := t.query(ctx, "registered_use", "", ns, ids)
+	if err != nil {
+		return err
+	}
+	var key [2]int32
+	var u Use
+	if _, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &u.Executions, &u.Ready, &u.Parked, &u.Leased, &u.Permits}, func() error {
+		use := u
+		objects[place[key]].Use = &use
+		return nil
+	}); err != nil {
+		return fmt.Errorf("use: %w", err)
+	}
+	return nil
 }
 
 func (t *Tx) project(ctx context.Context, project, statement string) (Project, error) {

@@ -187,7 +187,7 @@ func (a *applying) run(ctx context.Context, judge func(Registered) ([]Change, er
 	if err := a.LockGates(ctx, []int64{RegistryGate(a.install)}, a.req.LockWait); err != nil {
 		return Applied{}, err
 	}
-	registered, err := a.registered(ctx, a.req.Project, a.req.Wanted, "project_read")
+	registered, err := a.registered(ctx, a.req.Project, a.req.Wanted)
 	if err != nil {
 		return Applied{}, err
 	}

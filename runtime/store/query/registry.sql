@@ -232,3 +232,22 @@ SELECT r.rev_id FROM nf_revision r WHERE r.ns = $1 AND r.object_id = $2 AND r.re
 -- Whose: API: revisions of an object, newest first. Locks: none.
 SELECT r.revision, r.rev_id, r.digest, coalesce(r.version, 0), coalesce(r.source_commit, ''), r.created_by, r.created_at
   FROM nf_revision r WHERE r.ns = $1 AND r.object_id = $2 AND ($3 = 0 OR r.revision < $3) ORDER BY r.revision DESC LIMIT $4;
+
+-- name: registered_namespaces
+-- Whose: plan. Locks: none. Every namespace, with the objects in force there that are not the project's.
+SELECT n.name, (SELECT count(*) FROM nf_object o WHERE o.ns = n.ns AND o.retired_at IS NULL AND o.project IS DISTINCT FROM $1::text)
+  FROM nf_ns n WHERE n.ns > 0;
+
+-- name: registered_use
+-- Whose: plan: impact and risk. Locks: none. Open executions of workflows, open attempts and leases of definitions, permits held; each counted
+-- up to 10,001.
+SELECT k.ns, k.object_id,
+       (SELECT count(*) FROM (SELECT FROM nf_exec e WHERE e.ns = k.ns AND e.def_id = k.object_id LIMIT 10001) x),
+       (SELECT count(*) FROM (SELECT FROM nf_queue q CROSS JOIN LATERAL (SELECT FROM nf_ready r WHERE r.ns = q.ns AND r.queue_id = q.queue_id LIMIT 10001) r
+                               WHERE q.ns = k.ns AND q.def_id = k.object_id AND q.def_id > 0 LIMIT 10001) x),
+       (SELECT count(*) FROM (SELECT FROM nf_queue q CROSS JOIN LATERAL (SELECT FROM nf_timer t WHERE t.ns = q.ns AND t.queue_id = q.queue_id AND t.queue_id > 0 LIMIT 10001) t
+                               WHERE q.ns = k.ns AND q.def_id = k.object_id AND q.def_id > 0 LIMIT 10001) x),
+       (SELECT count(*) FROM (SELECT FROM nf_queue q CROSS JOIN LATERAL (SELECT FROM nf_lease l WHERE l.ns = q.ns AND l.queue_id = q.queue_id LIMIT 10001) l
+                               WHERE q.ns = k.ns AND q.def_id = k.object_id AND q.def_id > 0 LIMIT 10001) x),
+       (SELECT count(*) FROM (SELECT FROM nf_lease_sem s WHERE s.sem_ns = k.ns AND s.sem_id = k.object_id LIMIT 10001) x)
+  FROM unnest($1::int[], $2::int[]) AS k(ns, object_id);
