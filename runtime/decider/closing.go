@@ -56,6 +56,9 @@ func (m *machine) complete(last int32, c execution.Closing) {
 
 // taskFailed ends the execution: a task ended for good, and its failure is not absorbed.
 func (m *machine) taskFailed(n *node, row execution.TaskRow) {
+	if n.kind == execution.KindJoin {
+		m.joinEnded(n) // its branches, if any still run, are open beside it
+	}
 	c := execution.Closing{
 		Status: execution.Failed, Cause: execution.CauseTaskFailed, FailedNo: row.TaskNo, FailedRef: n.task.Ref, Force: m.othersOpen(n),
 	}
@@ -112,8 +115,9 @@ func (m *machine) decision() execution.Decision {
 		m.cancelSchedules()
 		m.continueAt, m.deadline = nil, time.Time{}
 	}
+	disarmed := slices.DeleteFunc(m.disarmed, func(d execution.Disarmed) bool { return m.gone[d.TaskNo] })
 	d := execution.Decision{
-		Removed: m.removed, Disarmed: m.disarmed, Vars: m.vars, Closing: m.closing,
+		Removed: m.removed, Disarmed: disarmed, Vars: m.vars, Closing: m.closing,
 		Continue: len(m.continueAt) > 0, ContinueAt: m.continueAt, Deadline: m.deadline, Dropped: m.dropped,
 	}
 	d.Schedules = m.scheduled()

@@ -62,6 +62,7 @@ type machine struct {
 	latest    map[int32]endedAt // by task number: where its newest row of this decision stands
 	events    []execution.Event
 	removed   []execution.Removed
+	gone      map[int32]bool // task numbers in removed
 	disarmed  []execution.Disarmed
 	schedules map[int32]execution.Schedule
 	scopes    map[int32]*scope

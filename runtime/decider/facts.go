@@ -81,7 +81,7 @@ func (m *machine) current(at *execution.Attempt) *node {
 	if n == nil || n.slot != at.Slot || n.kind != at.Kind {
 		return nil
 	}
-	if row := m.row(at.TaskNo); row != nil && row.Attempt >= at.Attempt {
+	if row := m.row(at.TaskNo); m.gone[at.TaskNo] || row != nil && row.Attempt >= at.Attempt {
 		return nil
 	}
 	for _, d := range m.disarmed {

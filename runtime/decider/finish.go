@@ -259,6 +259,8 @@ func (m *machine) keep(e ending, row execution.TaskRow) {
 	}
 	if e.open {
 		m.remove(e.at)
+	}
+	if e.open || row.Kind == execution.KindJoin { // what was never open has had no verdict
 		m.count(row.DefID, 1, 0)
 	}
 	m.appendRow(row)
@@ -295,6 +297,10 @@ func (m *machine) remove(at execution.Attempt) {
 		delete(m.schedules, at.TaskNo)
 		return
 	}
+	if m.gone == nil {
+		m.gone = map[int32]bool{}
+	}
+	m.gone[at.TaskNo] = true
 	m.removed = append(m.removed, execution.Removed{Place: at.Place, TaskNo: at.TaskNo, Fence: at.Fence})
 }
 
@@ -357,7 +363,7 @@ func (m *machine) nextAttempt(e ending, r rules, due time.Time) (execution.Sched
 		next.VisibleAt = wake
 		park(&next, execution.WhyWait)
 	default: // a JOIN: it may not fire before the back-off is over, which counts like one more thing it waits for
-		if !m.joinHeld(e.node) {
+		if held := old.Why == execution.WhyWait; !held && !m.joinHeld(e.node) {
 			return execution.Schedule{}, false
 		}
 		park(&next, execution.WhyWait)

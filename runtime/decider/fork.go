@@ -282,8 +282,9 @@ func outputText(v execution.TaskValue) []byte {
 
 // joinEnded: a JOIN has ended, whichever way. The sequence goes on behind it; branches that still run are loose.
 func (m *machine) joinEnded(join *node) {
-	if parkable(join) && !m.isRemoved(number(join.slot)) {
-		m.remove(execution.Attempt{TaskNo: number(join.slot), Place: execution.InTimer})
+	no := number(join.slot)
+	if _, here := m.schedules[no]; here || parkable(join) && !m.gone[no] {
+		m.remove(execution.Attempt{TaskNo: no, Place: execution.InTimer})
 	}
 	s, ok := m.scope(join.fork)
 	if !ok || s == nil {
@@ -291,16 +292,4 @@ func (m *machine) joinEnded(join *node) {
 	}
 	s.Fired, s.dirty = true, true
 	m.weigh(s)
-}
-
-func (m *machine) isRemoved(taskNo int32) bool {
-	if _, again := m.schedules[taskNo]; again {
-		return false
-	}
-	for _, r := range m.removed {
-		if r.TaskNo == taskNo {
-			return true
-		}
-	}
-	return false
 }

@@ -87,25 +87,25 @@ func declare(defs ...*schema.TaskDefinition) *declared {
 
 // world keeps one execution as the engine and the store would: it hands the decider what it asks for and nothing else.
 type world struct {
-	t      failer
-	p      *Program
-	defs   *declared
-	now    time.Time
-	head   execution.Header
-	input  []byte
-	open   map[int32]execution.Attempt
-	queues map[int32]execution.QueueKey
-	inputs map[int32][]byte
-	rows   []execution.TaskRow
-	events []execution.Event
-	scopes map[int32]execution.Scope
-	vars   map[string][]byte
-	marks  []int32
-	closed *execution.Closing
-	limit  map[int32]float64
-	budget map[int32]execution.Budget
-	fence  int64
-	due    time.Time
+	t        failer
+	p        *Program
+	defs     *declared
+	now      time.Time
+	head     execution.Header
+	input    []byte
+	open     map[int32]execution.Attempt
+	queues   map[int32]execution.QueueKey
+	inputs   map[int32][]byte
+	rows     []execution.TaskRow
+	events   []execution.Event
+	scopes   map[int32]execution.Scope
+	vars     map[string][]byte
+	marks    []int32
+	closed   *execution.Closing
+	limit    map[int32]float64
+	budget   map[int32]execution.Budget
+	fence    int64
+	deadline time.Time
 
 	asked   []execution.Needs // of the last decision, round by round
 	last    execution.Decision
@@ -285,7 +285,7 @@ func (w *world) applyRest(d execution.Decision) {
 	w.marks = append(w.marks, d.ContinueAt...)
 	w.head = d.Header
 	if !d.Deadline.IsZero() {
-		w.due = d.Deadline
+		w.deadline = d.Deadline
 	}
 	if d.Closing != nil {
 		w.close(d)
