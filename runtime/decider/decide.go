@@ -53,6 +53,7 @@ type machine struct {
 	ending  bool // by force, since before or by this decision: results are recorded without successors
 	closing *execution.Closing
 	lacks   lacks
+	soon    map[int32]bool // tasks that a decision which lacks something would end
 
 	todo       []arrival
 	continueAt []int32

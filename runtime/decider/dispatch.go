@@ -36,7 +36,9 @@ func (r resolved) keep() []byte {
 func (m *machine) resolve(n *node, r rules, e *ending) (in resolved, ok bool) {
 	value, err, ok := m.eval(n.input, execution.MaxPayload)
 	if !ok {
-		m.lookAhead(n)
+		if n.kind == execution.KindSetVariable {
+			m.foresee(n)
+		}
 		return resolved{}, false
 	}
 	cause := execution.CauseInputInvalid
@@ -56,19 +58,6 @@ func (m *machine) resolve(n *node, r rules, e *ending) (in resolved, ok bool) {
 	}
 	e.status, e.cause, e.reason = execution.FailedTerm, cause, err.Error()
 	return resolved{}, false
-}
-
-// lookAhead notes what the tasks behind an immediate one will refer to, so that one load serves the whole chain.
-func (m *machine) lookAhead(n *node) {
-	for range maxRounds {
-		if n.kind != execution.KindSetVariable || n.next == none {
-			return
-		}
-		n = &m.p.nodes[n.next]
-		if n.input != nil {
-			m.ready(n.input)
-		}
-	}
 }
 
 // dispatch schedules the first attempt of a task that is queued: visible now, or after its start delay.

@@ -211,19 +211,9 @@ func parkable(join *node) bool {
 // fire completes a JOIN: its output maps each reference that it waits for to that task's output.
 func (m *machine) fire(fork *node, level int) {
 	join := &m.p.nodes[fork.join]
-	complete := true
-	opened, ok := m.task(number(fork.slot))
-	complete = complete && ok
-	var before execution.TaskValue
-	if parkable(join) {
-		before, ok = m.task(number(join.slot))
-		complete = complete && ok
-	}
-	for _, slot := range join.waits {
-		_, ok := m.task(number(slot))
-		complete = complete && ok
-	}
-	if !complete {
+	opened, before, ok := m.joinValues(join)
+	if !ok {
+		m.foresee(join)
 		return
 	}
 	at := m.fresh(join)
@@ -243,6 +233,22 @@ func (m *machine) fire(fork *node, level int) {
 			join.task.Ref, len(join.waits), execution.MaxPayload)
 	}
 	m.finish(e)
+}
+
+// joinValues gives the values of a JOIN's fork and of its own attempts so far, and finds out whether the outputs it gathers are at
+// hand.
+func (m *machine) joinValues(join *node) (opened, before execution.TaskValue, ok bool) {
+	opened, ok = m.task(number(join.fork))
+	if parkable(join) {
+		var has bool
+		before, has = m.task(number(join.slot))
+		ok = ok && has
+	}
+	for _, slot := range join.waits {
+		_, has := m.task(number(slot))
+		ok = ok && has
+	}
+	return opened, before, ok
 }
 
 // gather writes a JOIN's output; ok is false if it is over the limit, which is known before anything is built.

@@ -296,10 +296,47 @@ func (m *machine) task(no int32) (execution.TaskValue, bool) {
 		}, true
 	}
 	v, ok := m.view.Tasks[no]
-	if !ok {
+	if !ok && !m.soon[no] {
 		m.lacks.task(no)
 	}
 	return v, ok
+}
+
+// foresee notes, once a decision is known to lack something, what will be asked for when a task has ended well, so that one load
+// serves the whole chain. Tasks that end on the way are not asked for.
+func (m *machine) foresee(n *node) {
+	if m.soon == nil {
+		m.soon = map[int32]bool{}
+	}
+	for range maxRounds {
+		m.soon[number(n.slot)] = true
+		if n.next != none {
+			n = &m.p.nodes[n.next]
+			if n.input != nil {
+				m.ready(n.input)
+			}
+			if n.kind != execution.KindSetVariable {
+				return
+			}
+			continue
+		}
+		owner := m.p.lists[n.list].owner
+		if owner == none {
+			if m.p.output != nil {
+				m.ready(m.p.output)
+			}
+			return
+		}
+		if n = &m.p.nodes[owner]; n.kind != execution.KindForkJoin {
+			continue
+		}
+		s, ok := m.scope(n.slot)
+		if !ok || s == nil || s.Fired || s.Pending > 1 || m.p.nodes[n.join].explicit {
+			return
+		}
+		n = &m.p.nodes[n.join]
+		m.joinValues(n)
+	}
 }
 
 // inputOf gives the resolved input of a task; nil if it has none.

@@ -164,7 +164,7 @@ func (w *world) decide(facts ...execution.Fact) execution.Decision {
 		view.Input, view.HasInput = w.input, true
 	}
 	w.asked = nil
-	for range 8 {
+	for range 6 {
 		d, needs := w.p.Decide(view, w.defs, facts, w.now)
 		if needs.Empty() {
 			w.last = d
