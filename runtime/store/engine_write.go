@@ -23,7 +23,7 @@ type Writes struct {
 	leasesDisarm, readyDisarm, timersDisarm        *table
 	execs, tasks, payloads, ready, eager, timers   *table
 	scopes, scopesOut, vars, events                *table
-	marks, marksOut, marksTried                    *table
+	marks, marksOut, marksTried, marksDue          *table
 	execsSet, execsEnding, execsOut, closed        *table
 	closedScopes, closedVars, closedMarks, budgets *table
 
@@ -60,6 +60,7 @@ func NewWrites() *Writes {
 		marks:       newTable("engine_marks_in", oI32, oUUID, oI16, oI32, oI32, oTime, oTime, oI32, oText),
 		marksOut:    newTable("engine_marks_out", oI32, oUUID, oI64),
 		marksTried:  newTable("engine_marks_tried", oI32, oUUID, oI64, oTime),
+		marksDue:    newTable("engine_marks_due", oI32, oUUID, oI64, oTime),
 		execsSet:    newTable("engine_execs_set", oI32, oUUID, oI64, oI32, oI32),
 		execsEnding: newTable("engine_execs_ending", oI32, oUUID, oI64, oI32, oI32, oI16, oText, oText, oI32),
 		execsOut:    newTable("engine_execs_out", oI32, oUUID),
@@ -78,7 +79,7 @@ func NewWrites() *Writes {
 func (w *Writes) all() []*table {
 	return []*table{
 		w.leasesOut, w.permitsOut, w.timersOut, w.readyOut, w.leasesDisarm, w.readyDisarm, w.timersDisarm, w.execs, w.tasks, w.payloads,
-		w.ready, w.timers, w.scopes, w.scopesOut, w.vars, w.events, w.marks, w.marksOut, w.marksTried, w.closedScopes, w.closedVars,
+		w.ready, w.timers, w.scopes, w.scopesOut, w.vars, w.events, w.marks, w.marksOut, w.marksTried, w.marksDue, w.closedScopes, w.closedVars,
 		w.closedMarks, w.execsSet, w.execsEnding, w.execsOut, w.closed,
 	}
 }
@@ -414,6 +415,16 @@ func (w *Writes) MarkTried(m Mark, due time.Time) {
 	w.marksTried.cols[2].i64(m.FactID)
 	w.marksTried.cols[3].time(due)
 }
+
+// MarkDue says when a mark is due again.
+func (w *Writes) MarkDue(m Mark, due time.Time) {
+	w.marksDue.id(m.ID)
+	w.marksDue.cols[2].i64(m.FactID)
+	w.marksDue.cols[3].time(due)
+}
+
+// Forget deletes the marks of an execution that no longer exists.
+func (w *Writes) Forget(id execution.ID) { w.closedMarks.id(id) }
 
 // Close deletes the header of an execution that has ended, with what it leaves, and appends it to the closed ones. Timed says that it
 // may have a deadline of its own, vars that it may have variables, scopes that some may be open.

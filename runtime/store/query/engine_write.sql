@@ -177,6 +177,13 @@ UPDATE nf_decide d SET tries = d.tries + 1, due_at = greatest(d.since, k.due_at)
  CROSS JOIN LATERAL (SELECT x.ctid AS t FROM nf_decide x WHERE x.ns = k.ns AND x.exec_id = k.exec_id AND x.fact_id = k.fact_id LIMIT 1) x
  WHERE d.ctid = x.t;
 
+-- name: engine_marks_due
+-- Whose: S3, under L3: when to try again. Locks: L6.
+UPDATE nf_decide d SET due_at = greatest(d.since, k.due_at)
+  FROM unnest($1::int[], $2::uuid[], $3::bigint[], $4::timestamptz[]) AS k(ns, exec_id, fact_id, due_at)
+ CROSS JOIN LATERAL (SELECT x.ctid AS t FROM nf_decide x WHERE x.ns = k.ns AND x.exec_id = k.exec_id AND x.fact_id = k.fact_id LIMIT 1) x
+ WHERE d.ctid = x.t;
+
 -- name: engine_execs_in
 -- Whose: S6. Locks: L7. Headers as the first evaluation left them.
 INSERT INTO nf_exec (ns, exec_id, seq, started_at, admitted_at, def_id, rev_id, next_no, loose, priority, depth)

@@ -1,0 +1,17 @@
+package engine
+
+import (
+	"context"
+
+	"nf/schema"
+)
+
+// TaskOf gives the task of a slot in a pinned revision. nil where the revision has no such slot. It may read the database: call it
+// while holding no connection.
+func (e *Engine) TaskOf(ctx context.Context, ns, revID, slot int32) (*schema.Task, error) {
+	p, err := e.programs.load(ctx, ns, revID)
+	if err != nil {
+		return nil, err
+	}
+	return p.Task(slot), nil
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"nf/runtime/execution"
+)
+
+// watch tells waiting readers of this process that an execution has changed. Changes of other processes are seen by polling.
+type watch struct {
+	mu  sync.Mutex
+	all map[execution.ID][]chan int64
+}
+
+func (w *watch) init() { w.all = map[execution.ID][]chan int64{} }
+
+// changed tells whoever waits for an execution its new seq. It never blocks.
+func (w *watch) changed(id execution.ID, seq int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.all[id] {
+		select {
+		case c <- seq:
+		default:
+		}
+	}
+}
+
+func (w *watch) subscribe(id execution.ID) (<-chan int64, func()) {
+	c := make(chan int64, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all[id] = append(w.all[id], c)
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		list := w.all[id]
+		for i := range list {
+			if list[i] == c {
+				list = append(list[:i:i], list[i+1:]...)
+				break
+			}
+		}
+		if len(list) == 0 {
+			delete(w.all, id)
+			return
+		}
+		w.all[id] = list
+	}
+}
+
+// pollChange is how often a waiting reader looks for changes that another process made.
+const pollChange = 500 * time.Millisecond
+
+// WaitChange waits until the execution's seq is above after, until it has ended, or for at most wait. It holds no connection while it
+// waits. An execution that does not exist is no error here: the read that follows says so.
+func (e *Engine) WaitChange(ctx context.Context, id execution.ID, after int64, wait time.Duration) error {
+	changes, stop := e.watch.subscribe(id)
+	defer stop()
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	for {
+		seq, open, err := e.store.Seq(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !open || seq > after {
+			return nil
+		}
+		poll := time.NewTimer(pollChange)
+		select {
+		case <-ctx.Done():
+			poll.Stop()
+			return context.Cause(ctx)
+		case <-e.done:
+			poll.Stop()
+			return nil
+		case <-end.C:
+			poll.Stop()
+			return nil
+		case seq := <-changes:
+			poll.Stop()
+			if seq > after {
+				return nil
+			}
+		case <-poll.C:
+		}
+	}
+}
