@@ -1,0 +1,167 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sort"
+	"syscall"
+
+	"nf/schema/diag"
+)
+
+func diagCode(code string) diag.Code { return diag.Code(code) }
+
+// maxReads is how often a folder is read before it is called busy.
+const maxReads = 5
+
+// ReadDir reads a project from the files of a folder. Everything is opened beneath the folder, so no link and no race leads
+// out of it. The folder is listed and looked at again after the read; it is read again if anything moved meanwhile, and
+// ErrBusy comes after five times. What cannot be read is a finding in the snapshot; the error is for a folder that cannot
+// be opened at all.
+func ReadDir(dir string, sel Selection) (Snapshot, error) {
+	return readDir(dir, sel, DefaultLimits(), func() {})
+}
+
+func readDir(dir string, sel Selection, limits Limits, read func()) (Snapshot, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("opening project folder %s: %w", dir, err)
+	}
+	defer root.Close()
+	for range maxReads {
+		t := &dirTree{root: root, lists: map[string][]entry{}, stats: map[string]fs.FileInfo{}, links: map[string]string{}}
+		snap := readTree(t, sel, limits)
+		read()
+		if t.unmoved() {
+			return snap, nil
+		}
+	}
+	return Snapshot{}, fmt.Errorf("reading project folder %s: %w", dir, ErrBusy)
+}
+
+// dirTree is a folder on disk. It remembers what it saw.
+type dirTree struct {
+	root  *os.Root
+	lists map[string][]entry
+	stats map[string]fs.FileInfo
+	links map[string]string
+}
+
+func (t *dirTree) list(dir string) ([]entry, error) {
+	entries, err := t.look(dir)
+	if err == nil {
+		t.lists[dir] = entries
+	}
+	return entries, err
+}
+
+func (t *dirTree) look(dir string) ([]entry, error) {
+	f, err := t.root.Open(filepath.FromSlash(dir))
+	if err != nil {
+		return nil, plain(err)
+	}
+	defer f.Close()
+	found, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, plain(err)
+	}
+	entries := make([]entry, 0, len(found))
+	for _, e := range found {
+		entries = append(entries, entry{e.Name(), kindOf(e.Type())})
+	}
+	sort.Slice(entries, func(i, j int) bool { return entries[i].name < entries[j].name })
+	return entries, nil
+}
+
+func kindOf(mode fs.FileMode) kind {
+	switch {
+	case mode.IsRegular():
+		return regular
+	case mode.IsDir():
+		return folder
+	case mode&fs.ModeSymlink != 0:
+		return link
+	}
+	return special
+}
+
+func (t *dirTree) stat(path string) (kind, error) {
+	info, err := t.root.Lstat(filepath.FromSlash(path))
+	if err != nil {
+		return 0, plain(err)
+	}
+	return kindOf(info.Mode()), nil
+}
+
+func (t *dirTree) readlink(path string) (string, error) {
+	target, err := t.root.Readlink(filepath.FromSlash(path))
+	t.links[path] = target
+	return filepath.ToSlash(target), plain(err)
+}
+
+// read opens without waiting (a pipe that took the file's place must not hang the load) and reads a regular file only.
+func (t *dirTree) read(path string, limit int) ([]byte, error) {
+	f, err := t.root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, plain(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, plain(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err != nil {
+		return nil, plain(err)
+	}
+	t.stats[path] = info
+	if len(data) > limit {
+		return nil, errTooLarge
+	}
+	return data, nil
+}
+
+// unmoved says whether every folder, link and file still looks as it did when it was read.
+func (t *dirTree) unmoved() bool {
+	for dir, before := range t.lists {
+		if now, err := t.look(dir); err != nil || !reflect.DeepEqual(before, now) {
+			return false
+		}
+	}
+	for path, before := range t.links {
+		if now, _ := t.root.Readlink(filepath.FromSlash(path)); now != before {
+			return false
+		}
+	}
+	for path, before := range t.stats {
+		now, err := t.root.Lstat(filepath.FromSlash(path))
+		if err != nil || !os.SameFile(before, now) || before.Size() != now.Size() || !before.ModTime().Equal(now.ModTime()) {
+			return false
+		}
+	}
+	return true
+}
+
+// plain turns an error of the file system into one without the path, which the finding names already.
+func plain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return errMissing
+	case errors.Is(err, syscall.ELOOP):
+		return errLoop
+	}
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}
