@@ -77,12 +77,12 @@ type Diagnostic struct {
 	AtKey bool
 	// Text narrows the position to a span inside the text value at Pointer, such as one ${…} of several. Nil = all of it.
 	Text *Span
-	// Expected is the JSON type that the place wants (text, number, integer, boolean, list, object), with NF2103 and NF1010
-	// only. The loader turns a plain scalar where text is due into NF1019 by it. It is not part of the JSON form.
-	Expected string
-	Object   *Object
-	Related  []Related
-	Fix      *Fix
+	// Replace is the text that mends the finding when it is put in place of the key or value it points to. In turns it into Fix.
+	Replace     string
+	ReplaceSafe bool
+	Object      *Object
+	Related     []Related
+	Fix         *Fix
 }
 
 // List is a set of findings. It is never dropped: functions return it on every path.

@@ -39,6 +39,13 @@ func (d Diagnostic) Within(span Span) Diagnostic {
 	return d
 }
 
+// Replacing gives the finding with the text that mends it when put in place of what it points to. A safe replacement never
+// changes meaning.
+func (d Diagnostic) Replacing(text string, safe bool) Diagnostic {
+	d.Replace, d.ReplaceSafe = text, safe
+	return d
+}
+
 // Place is what a finding knows about where it stands.
 type Place struct {
 	Pointer string
@@ -76,6 +83,9 @@ func (d *Diagnostic) locate(locator Locator) {
 	for {
 		if at, ok := locator.Locate(place); ok {
 			d.File, d.Document, d.Range = at.File, at.Document, at.Range
+			if exact := place == (Place{d.Pointer, d.AtKey, d.Text}); exact && d.Replace != "" && d.Fix == nil && at.Range.End.Offset > at.Range.Start.Offset {
+				d.Fix = &Fix{Edits: []Edit{{Start: at.Range.Start.Offset, End: at.Range.End.Offset, Text: d.Replace}}, Safe: d.ReplaceSafe}
+			}
 			return
 		}
 		cut := strings.LastIndexByte(place.Pointer, '/')
