@@ -21,6 +21,7 @@ import (
 	"nf/schema"
 	"nf/schema/jsontext"
 	"nf/systemtasks"
+	"nf/systemtasks/outbound"
 )
 
 // completed makes the output of a call that ended OK.
@@ -98,14 +99,20 @@ const tooLarge = "grpc: received message"
 func (c *call) failed(err error, trace *trace, conn *conn) systemtasks.Outcome {
 	st := status.Convert(err)
 	code := name(st.Code())
-	blocked := conn.blocked.Load()
+	var dialled error
+	if at := conn.dialled.Load(); at != nil && !trace.written.Load() {
+		dialled = *at
+	}
+	var blocked *outbound.BlockedError
 	switch {
 	case st.Code() == codes.ResourceExhausted && strings.HasPrefix(st.Message(), tooLarge):
 		return systemtasks.Refused(fmt.Sprintf("the answer of %s is larger than %d bytes", c.where(), maxResponse))
 	case trace.refused.Load():
 		return c.unanswered("the server refused the request before it looked at it")
-	case !trace.answered.Load() && !trace.written.Load() && blocked != nil:
+	case errors.As(dialled, &blocked):
 		return systemtasks.Refused(blocked.Error())
+	case dialled != nil:
+		return c.unanswered(outbound.Explain(dialled))
 	case !trace.answered.Load():
 		return c.unanswered(plainConnection(st.Message()))
 	}

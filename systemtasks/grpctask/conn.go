@@ -38,8 +38,8 @@ type key struct {
 type conn struct {
 	key     key
 	cc      *grpc.ClientConn
-	blocked atomic.Pointer[outbound.BlockedError] // why the last dial was refused by the guard
-	users   int                                   // guarded by conns.mu, as the rest
+	dialled atomic.Pointer[error] // how the last dial failed; nil if it did not
+	users   int                   // guarded by conns.mu, as the rest
 	used    uint64
 	dropped bool
 }
@@ -137,8 +137,8 @@ func (s *conns) close() error {
 
 // dial makes a connection, which gRPC opens with the first call.
 func (s *conns) dial(k key) (*conn, error) {
-	if _, _, err := net.SplitHostPort(k.address); err != nil {
-		return nil, fmt.Errorf("%q is not host:port", k.address)
+	if err := outbound.CheckAddress(k.address); err != nil {
+		return nil, fmt.Errorf("%q: %w", k.address, err)
 	}
 	c := &conn{key: k}
 	creds := insecure.NewCredentials()
@@ -148,9 +148,9 @@ func (s *conns) dial(k key) (*conn, error) {
 	cc, err := grpc.NewClient("passthrough:///"+k.address,
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			nc, err := s.client.DialTarget(ctx, address)
-			var blocked *outbound.BlockedError
-			errors.As(err, &blocked)
-			c.blocked.Store(blocked)
+			if c.dialled.Store(nil); err != nil {
+				c.dialled.Store(&err)
+			}
 			return nc, err
 		}),
 		grpc.WithTransportCredentials(creds),

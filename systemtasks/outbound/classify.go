@@ -45,9 +45,9 @@ func Classify(status int) Verdict {
 	return Malformed // 1xx as a final answer, 600 and more, below 100
 }
 
-// explain says in a stable text why no answer came. It looks at types first; what is left is the innermost text, without the
+// Explain says in a stable text why no answer came. It looks at types first; what is left is the innermost text, without the
 // URL, which may hold a query.
-func explain(err error) string {
+func Explain(err error) string {
 	if text := explainTLS(err); text != "" {
 		return text
 	}

@@ -2,6 +2,7 @@ package outbound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,11 +39,8 @@ type dialer struct {
 
 // DialContext connects to host:port. The check runs on each address right before it is dialled.
 func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(address)
+	host, port, err := splitAddress(address)
 	if err != nil {
-		return nil, fmt.Errorf("dialling %q: %w", address, err)
-	}
-	if host, err = canonicalHost(host); err != nil {
 		return nil, fmt.Errorf("dialling %q: %w", address, err)
 	}
 	trust := d.trust
@@ -61,4 +59,22 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 		return nil
 	}
 	return guarded.DialContext(ctx, network, net.JoinHostPort(host, port))
+}
+
+// splitAddress reads host:port, both in canonical form.
+func splitAddress(address string) (host, port string, err error) {
+	if host, port, err = net.SplitHostPort(address); err != nil {
+		return "", "", errors.New("it is not host:port")
+	}
+	if host, err = canonicalHost(host); err != nil {
+		return "", "", err
+	}
+	port, err = canonicalPort(port)
+	return host, port, err
+}
+
+// CheckAddress says what is wrong with the host:port of a gRPC Target. A scheme, a path, a socket or a list is.
+func CheckAddress(address string) error {
+	_, _, err := splitAddress(address)
+	return err
 }

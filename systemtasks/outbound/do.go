@@ -172,7 +172,7 @@ func (k *calling) unanswered(err error) *Failure {
 	if errors.As(err, &blocked) {
 		return k.refused(blocked.Error())
 	}
-	return &Failure{Cause: systemtasks.CauseConnectionFailed, Reason: fmt.Sprintf("no answer from %s: %s", Where(k.where), explain(err))}
+	return &Failure{Cause: systemtasks.CauseConnectionFailed, Reason: fmt.Sprintf("no answer from %s: %s", Where(k.where), Explain(err))}
 }
 
 // follow gives the next hop of a redirect, or nil with the reason why there is none ("" if the answer is no redirect).
