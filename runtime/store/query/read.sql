@@ -126,7 +126,7 @@ DELETE FROM nf_task_log_{day} l WHERE l.ns = $1 AND l.exec_id = $2 AND l.task_no
 
 -- name: engine_next_mark
 -- Whose: S3: when the next mark is due. Locks: none.
-SELECT d.due_at FROM nf_decide d WHERE d.due_at > nf_now() ORDER BY d.due_at LIMIT 1;
+SELECT d.due_at FROM nf_decide d WHERE d.due_at > (SELECT nf_now()) ORDER BY d.due_at LIMIT 1;
 
 -- name: engine_recent_deaths
 -- Whose: S3: did a runner die in the last minute? Locks: none.
