@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"nf/runtime/execution"
 	"nf/runtime/store"
 	"nf/schema"
 )
@@ -209,6 +210,18 @@ func (r *Registry) LoadTaskRevs(ctx context.Context, ns int32, defRevs []int32) 
 		return fmt.Errorf("revisions of task definitions: %w", err)
 	}
 	return nil
+}
+
+// TaskRev gives a definition by its revision, reading it if need be. store.ErrNotFound where there is none. Call it while holding no connection.
+func (r *Registry) TaskRev(ctx context.Context, ns, defRev int32) (execution.Pinned, error) {
+	if err := r.LoadTaskRevs(ctx, ns, []int32{defRev}); err != nil {
+		return execution.Pinned{}, err
+	}
+	pinned, ok := r.Snapshot().TaskRev(ns, defRev)
+	if !ok {
+		return execution.Pinned{}, fmt.Errorf("task definition revision %d: %w", defRev, store.ErrNotFound)
+	}
+	return pinned, nil
 }
 
 // WorkflowRev gives a pinned revision of a workflow (P6), read once and kept. store.ErrNotFound where there is none. Call it while holding no
