@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"nf/schema"
 )
@@ -15,3 +16,6 @@ func (e *Engine) TaskOf(ctx context.Context, ns, revID, slot int32) (*schema.Tas
 	}
 	return p.Task(slot), nil
 }
+
+// DatabaseNow estimates the database clock. It is for showing, and decides nothing.
+func (e *Engine) DatabaseNow() time.Time { return e.dbNow() }
