@@ -338,3 +338,33 @@ func Values(t testing.TB, text []byte) map[string]any {
 	require.NoError(t, json.Unmarshal(text, &v))
 	return v
 }
+
+// Retire retires declared objects, as an apply of files that no longer hold them does.
+func Retire(t testing.TB, s *store.Store, addresses ...schema.Address) {
+	t.Helper()
+	projects, err := s.Projects(t.Context())
+	require.NoError(t, err)
+	req := store.ApplyRequest{
+		Project: "test", BaseGeneration: projects[0].Generation, Digest: [32]byte{1}, Actor: "test", Build: 1, Wanted: addresses,
+	}
+	_, err = s.Apply(t.Context(), req, func(now store.Registered) ([]store.Change, error) {
+		var changes []store.Change
+		for i := range now.Objects {
+			for _, a := range addresses {
+				if now.Objects[i].Address == a {
+					changes = append(changes, store.Change{Action: store.ActionRetire, Base: &now.Objects[i]})
+				}
+			}
+		}
+		return changes, nil
+	})
+	require.NoError(t, err)
+}
+
+// Reclaim takes a lease back to the head of its lane, as the sweep does with lost work.
+func (w *World) Reclaim(l store.Leased) {
+	w.T.Helper()
+	moved, err := w.Store.Reclaim(w.T.Context(), store.Ctl, store.MoveLost, []store.Move{{LeaseKey: l.Key()}})
+	require.NoError(w.T, err)
+	require.Len(w.T, moved, 1)
+}
