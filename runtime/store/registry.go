@@ -51,13 +51,10 @@ type RegisteredObject struct {
 	Use             *Use // filled in by Store.Registered only
 }
 
-// Use is how much of what is open uses an object, each figure counted up to 10,001.
+// Use is how much of what is open uses an object, each figure of at most some 10,000.
 type Use struct {
-	Executions int64 // Workflow: open executions
-	Ready      int64 // TaskDefinition: attempts that wait in its queues
-	Parked     int64 // TaskDefinition: attempts in back-off or start delay
-	Leased     int64 // TaskDefinition
-	Permits    int64 // Semaphore: permits held
+	Open int64 // Workflow: open executions; TaskDefinition: executions with an open attempt of it
+	Held int64 // TaskDefinition: leases; Semaphore: permits
 }
 
 // RegisteredVersion is an explicit version that was applied once (N3).
@@ -161,7 +158,7 @@ func (t *Tx) registeredUse(ctx context.Context, objects []RegisteredObject) erro
 	}
 	var key [2]int32
 	var u Use
-	if _, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &u.Executions, &u.Ready, &u.Parked, &u.Leased, &u.Permits}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&key[0], &key[1], &u.Open, &u.Held}, func() error {
 		use := u
 		objects[place[key]].Use = &use
 		return nil

@@ -239,15 +239,17 @@ SELECT n.name, (SELECT count(*) FROM nf_object o WHERE o.ns = n.ns AND o.retired
   FROM nf_ns n WHERE n.ns > 0;
 
 -- name: registered_use
--- Whose: plan: impact and risk. Locks: none. Open executions of workflows, open attempts and leases of definitions, permits held; each counted
--- up to 10,001.
+-- Whose: plan: impact and risk. Locks: none. Open executions of a workflow, or those with an open attempt of a definition; leases of a definition, or
+-- permits of a semaphore. Each from at most 10,001 rows.
 SELECT k.ns, k.object_id,
-       (SELECT count(*) FROM (SELECT FROM nf_exec e WHERE e.ns = k.ns AND e.def_id = k.object_id LIMIT 10001) x),
-       (SELECT count(*) FROM (SELECT FROM nf_queue q CROSS JOIN LATERAL (SELECT FROM nf_ready r WHERE r.ns = q.ns AND r.queue_id = q.queue_id LIMIT 10001) r
-                               WHERE q.ns = k.ns AND q.def_id = k.object_id AND q.def_id > 0 LIMIT 10001) x),
-       (SELECT count(*) FROM (SELECT FROM nf_queue q CROSS JOIN LATERAL (SELECT FROM nf_timer t WHERE t.ns = q.ns AND t.queue_id = q.queue_id AND t.queue_id > 0 LIMIT 10001) t
-                               WHERE q.ns = k.ns AND q.def_id = k.object_id AND q.def_id > 0 LIMIT 10001) x),
+       (SELECT count(*) FROM (SELECT FROM nf_exec e WHERE e.ns = k.ns AND e.def_id = k.object_id LIMIT 10001) x)
+       + (SELECT count(DISTINCT x.exec_id) FROM (
+            SELECT a.exec_id FROM nf_queue q CROSS JOIN LATERAL (
+              (SELECT r.exec_id FROM nf_ready r WHERE r.ns = q.ns AND r.queue_id = q.queue_id LIMIT 10001) UNION ALL
+              (SELECT t.exec_id FROM nf_timer t WHERE t.ns = q.ns AND t.queue_id = q.queue_id AND t.queue_id > 0 LIMIT 10001) UNION ALL
+              (SELECT l.exec_id FROM nf_lease l WHERE l.ns = q.ns AND l.queue_id = q.queue_id LIMIT 10001)) a
+             WHERE q.ns = k.ns AND q.def_id = k.object_id AND q.def_id > 0 LIMIT 10001) x),
        (SELECT count(*) FROM (SELECT FROM nf_queue q CROSS JOIN LATERAL (SELECT FROM nf_lease l WHERE l.ns = q.ns AND l.queue_id = q.queue_id LIMIT 10001) l
-                               WHERE q.ns = k.ns AND q.def_id = k.object_id AND q.def_id > 0 LIMIT 10001) x),
-       (SELECT count(*) FROM (SELECT FROM nf_lease_sem s WHERE s.sem_ns = k.ns AND s.sem_id = k.object_id LIMIT 10001) x)
+                               WHERE q.ns = k.ns AND q.def_id = k.object_id AND q.def_id > 0 LIMIT 10001) x)
+       + (SELECT count(*) FROM (SELECT FROM nf_lease_sem s WHERE s.sem_ns = k.ns AND s.sem_id = k.object_id LIMIT 10001) x)
   FROM unnest($1::int[], $2::int[]) AS k(ns, object_id);
