@@ -171,20 +171,54 @@ func (r *Redactor) match(s string, i int) (start, end int) {
 		if e < 0 {
 			continue
 		}
-		if p.trail && e < len(s) && isBase64(s[e]) {
-			e++
-		}
 		if p.kind == kindBase64 {
-			for e < len(s) && s[e] == '=' {
-				e++
-			}
-		}
-		if p.lead && i > 0 && isBase64(s[i-1]) {
-			start = i - 1
+			start, e = min(start, p.before(s, i)), p.after(s, e)
 		}
 		end = max(end, e)
 	}
 	return start, end
+}
+
+// before gives where the character begins that a base64 form shares with what stands in front of the secret.
+func (p pattern) before(s string, i int) int {
+	if !p.lead {
+		return i
+	}
+	j := i
+	for j > 0 && (s[j-1] == '\n' || s[j-1] == '\r') {
+		j--
+	}
+	if j > 0 && isBase64(s[j-1]) {
+		if j >= 3 && s[j-3] == '%' { // "%2F"
+			return j - 3
+		}
+		return j - 1
+	}
+	return i
+}
+
+// after gives where a base64 form ends together with the character it shares with what follows, and its padding.
+func (p pattern) after(s string, e int) int {
+	if p.trail {
+		j := skipLineBreaks(s, e)
+		if decoded, count, width := decodeAt(s, j); width > 0 && count == 1 && isBase64(decoded[0]) {
+			e = j + width
+		} else if j < len(s) && isBase64(s[j]) {
+			e = j + 1
+		}
+	}
+	for {
+		j := skipLineBreaks(s, e)
+		decoded, count, width := decodeAt(s, j)
+		switch {
+		case j < len(s) && s[j] == '=':
+			e = j + 1
+		case width > 0 && count == 1 && decoded[0] == '=':
+			e = j + width
+		default:
+			return e
+		}
+	}
 }
 
 // isBase64 says that a byte is of either alphabet.
