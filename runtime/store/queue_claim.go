@@ -128,9 +128,9 @@ func (s *Store) ClaimLookup(ctx context.Context, lane Lane, queue QueueAt, claim
 	return leased, nil
 }
 
-// Inputs reads the inputs of leased tasks, by key in the leaf of their day, after the commit that leased them: they never change. The answer
+// LeaseInputs reads the inputs of leased tasks, by key in the leaf of their day, after the commit that leased them: they never change. The answer
 // has the order of leased; a task without a stored input has nil.
-func (s *Store) Inputs(ctx context.Context, lane Lane, leased []Leased) ([][]byte, error) {
+func (s *Store) LeaseInputs(ctx context.Context, lane Lane, leased []Leased) ([][]byte, error) {
 	out := make([][]byte, len(leased))
 	byDay := map[string][]int{}
 	for i, l := range leased {

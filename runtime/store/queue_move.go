@@ -212,6 +212,7 @@ type LeaseState struct {
 	LeaseUntil time.Time
 	BeatBy     time.Time
 	DeadlineAt time.Time
+	Ending     bool // its execution is being ended by force
 }
 
 // LeaseStates looks leases up by key and fence, without locks. The answer has the order of keys.
@@ -229,7 +230,7 @@ func (s *Store) LeaseStates(ctx context.Context, lane Lane, keys []LeaseKey) ([]
 		return each(rows, func(r *row) error {
 			out[r.i32()] = LeaseState{
 				Found: true, Now: r.time(), Attempt: r.i32(), QueueID: r.i32(), Holder: r.i32(), DefRev: r.i32(), LeaseMs: r.i64(),
-				LeaseUntil: r.time(), BeatBy: r.time(), DeadlineAt: r.time(),
+				LeaseUntil: r.time(), BeatBy: r.time(), DeadlineAt: r.time(), Ending: r.boolean(),
 			}
 			return nil
 		})

@@ -206,9 +206,10 @@ UPDATE nf_lease l SET lease_ms = k.lease_ms, lease_until = n.now + k.lease_ms * 
 
 -- name: lease_state
 -- Whose: S4, S7 and runners, unlocked. Locks: none. The leases that are there, by key and fence.
-SELECT k.n, nf_now(), x.attempt, x.queue_id, x.holder, x.def_rev, x.lease_ms, x.lease_until, x.beat_by, x.deadline_at
+SELECT k.n, nf_now(), x.attempt, x.queue_id, x.holder, x.def_rev, x.lease_ms, x.lease_until, x.beat_by, x.deadline_at, coalesce(e.ending, true)
   FROM unnest($1::int[], $2::int[], $3::uuid[], $4::int[], $5::bigint[]) AS k(n, ns, exec_id, task_no, fence) CROSS JOIN LATERAL (
-    SELECT * FROM nf_lease l WHERE l.ns = k.ns AND l.exec_id = k.exec_id AND l.task_no = k.task_no AND l.fence = k.fence LIMIT 1) x;
+    SELECT * FROM nf_lease l WHERE l.ns = k.ns AND l.exec_id = k.exec_id AND l.task_no = k.task_no AND l.fence = k.fence LIMIT 1) x
+  LEFT JOIN LATERAL (SELECT y.end_status IS NOT NULL AS ending FROM nf_exec y WHERE y.ns = k.ns AND y.exec_id = k.exec_id LIMIT 1) e ON true;
 
 -- name: runner_insert
 -- Whose: S16. Locks: inserts. The number is the runner's name, new at every start.
