@@ -39,12 +39,13 @@ func (m *machine) complete(last int32, c execution.Closing) {
 		m.end(c)
 		return
 	}
-	value, err, ok := m.eval(m.p.output, execution.MaxPayload)
+	v, ok := m.eval(m.p.output, execution.MaxPayload)
 	if !ok {
 		return
 	}
+	err := v.err
 	if err == nil {
-		c.Output, err = jsontext.Encode(value)
+		c.Output, err = jsontext.Encode(v.value)
 	}
 	if err != nil {
 		c = execution.Closing{

@@ -34,14 +34,14 @@ func (r resolved) keep() []byte {
 // resolve resolves the input of a task when its turn has come, and holds it to inputSchema. ok is false if values must be loaded
 // first, or if the input is invalid: e then carries the end of the attempt.
 func (m *machine) resolve(n *node, r rules, e *ending) (in resolved, ok bool) {
-	value, err, ok := m.eval(n.input, execution.MaxPayload)
+	v, ok := m.eval(n.input, execution.MaxPayload)
 	if !ok {
 		if n.kind == execution.KindSetVariable {
 			m.foresee(n)
 		}
 		return resolved{}, false
 	}
-	cause := execution.CauseInputInvalid
+	value, err, cause := v.value, v.err, execution.CauseInputInvalid
 	if err == nil {
 		err = schema.CheckSecretRefs(n.task, value)
 	} else if limit := (*expr.LimitError)(nil); !errors.As(err, &limit) && !errors.Is(err, jsontext.ErrTooLarge) && !errors.Is(err, jsontext.ErrTooDeep) {

@@ -232,9 +232,22 @@ func (m *machine) newRow(e ending) execution.TaskRow {
 		Input: e.input,
 	}
 	if e.status != execution.Completed && e.status != execution.Skipped {
-		row.Cause, row.Reason = e.cause, execution.CutReason(e.reason, execution.MaxReason)
+		row.Cause, row.Reason = causeOf(e), execution.CutReason(e.reason, execution.MaxReason)
 	}
 	return row
+}
+
+// causeOf gives the cause of a failure; one that came without a cause is a worker's, or a deadline's.
+func causeOf(e ending) execution.Cause {
+	switch {
+	case e.cause != "":
+		return e.cause
+	case e.status == execution.FailedTerm:
+		return execution.CauseWorkerTerminal
+	case e.status == execution.TimedOut:
+		return execution.CauseTaskTimeout
+	}
+	return execution.CauseWorkerFailed
 }
 
 // latestOf keeps time from running backwards: a time that is written is never before the kept times before it.

@@ -179,11 +179,11 @@ func (m *machine) startVariables() bool {
 		return true
 	}
 	m.vars = map[string][]byte{} // start values see no variables
-	value, err, ok := m.eval(m.p.vars, execution.MaxPayload)
+	v, ok := m.eval(m.p.vars, execution.MaxPayload)
 	if !ok {
 		return false
 	}
-	changed := texts(value)
+	err, changed := v.err, texts(v.value)
 	if size := sizeOfVariables(maps.All(m.vars), changed); err == nil && size > execution.MaxVariables {
 		err = errors.New(tooManyVariables(size))
 	}

@@ -3,6 +3,7 @@ package decider
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 
 	"nf/runtime/execution"
@@ -133,36 +134,39 @@ func (m *machine) ready(in *inputs) bool {
 	return ok
 }
 
-// eval resolves a map; err is a limit that was passed or a path that may not be. ok is false if values must be loaded first.
-func (m *machine) eval(in *inputs, limit int) (value map[string]any, err error, ok bool) { //nolint:revive,staticcheck // the error is data, ok says whether there is any
+// evaluated is what became of a map: its value, or why it has none, a limit that was passed or a path that may not be.
+type evaluated struct {
+	value map[string]any
+	err   error
+}
+
+// eval resolves a map. ok is false if values must be loaded first.
+func (m *machine) eval(in *inputs, limit int) (v evaluated, ok bool) {
 	if in == nil {
-		return map[string]any{}, nil, true
+		return evaluated{value: map[string]any{}}, true
 	}
 	if !m.ready(in) {
-		return nil, nil, false
+		return evaluated{}, false
 	}
 	limits := expr.Limits{Bytes: limit, Depth: execution.MaxDepth}
-	v, err := in.value.Eval(m.lookUp, limits)
+	value, err := in.value.Eval(m.lookUp, limits)
 	if err != nil {
-		return nil, err, true
+		return evaluated{err: err}, true
 	}
-	value, _ = v.(map[string]any)
+	object, _ := value.(map[string]any)
 	if in.path == nil {
-		return value, nil, true
+		return evaluated{value: object}, true
 	}
 	path, err := in.path.EvalEscaped(m.lookUp, limits, schema.EscapeSegment)
 	if err != nil {
-		return nil, err, true
+		return evaluated{err: err}, true
 	}
-	with := make(map[string]any, len(value)+1) // the template's own maps are shared
-	for key, v := range value {
-		with[key] = v
+	object = maps.Clone(object) // the template's own maps are shared
+	object[pathKey] = path
+	if _, err := jsontext.Measure(object, limit, execution.MaxDepth); err != nil {
+		return evaluated{err: err}, true
 	}
-	with[pathKey] = path
-	if _, err := jsontext.Measure(with, limit, execution.MaxDepth); err != nil {
-		return nil, err, true
-	}
-	return with, nil, true
+	return evaluated{value: object}, true
 }
 
 // lookUp gives the value of a part of a root. Everything it may need was found ready before.
