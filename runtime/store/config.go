@@ -183,7 +183,7 @@ func parseURL(text string) (*pgx.ConnConfig, error) {
 }
 
 func saysSSLMode(text string) bool {
-	if os.Getenv("PGSSLMODE") != "" || os.Getenv("PGSERVICE") != "" {
+	if os.Getenv("PGSSLMODE") != "" || os.Getenv("PGSERVICE") != "" { //nolint:forbidigo // libpq's own variables, which pgx reads too
 		return true
 	}
 	if u, err := url.Parse(text); err == nil && isURL(text) {

@@ -42,7 +42,7 @@ var migrationName = regexp.MustCompile(`^(\d{4})_([a-z0-9_]+)\.sql$`)
 var Migrations = sync.OnceValue(func() []Migration {
 	all, err := readMigrations(migrationFiles)
 	if err != nil {
-		panic(err) // embedded at build time; a test loads it
+		panic(err) //nolint:forbidigo // embedded at build time; a test loads it
 	}
 	return all
 })
