@@ -208,6 +208,14 @@ func (t *Task) normalInput(ns string) {
 	}
 	if target, ok := t.Target(ns); ok {
 		t.InputParameters["target"] = target.Short(ns)
+		for _, key := range []string{"headers", "metadata"} {
+			entries, _ := t.InputParameters[key].(map[string]any)
+			for name, v := range entries {
+				if ref, ok := ParseSecretRef(v); ok {
+					entries[name] = Secretable{Secret: &ref}.tree(writing)
+				}
+			}
+		}
 	}
 	if len(t.InputParameters) == 0 {
 		t.InputParameters = nil

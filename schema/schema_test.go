@@ -69,6 +69,10 @@ func TestCanonicalEqual(t *testing.T) {
 			`{"tasks": [{"taskReferenceName": "a", "type": "HTTP", "inputParameters": {"target": "erp"}}]}`,
 			`{"tasks": [{"taskReferenceName": "a", "type": "HTTP", "inputParameters": {"target": "ns/erp", "path": ""}}]}`,
 		}},
+		"secret of a call": {schema.KindWorkflow, []string{
+			`{"tasks": [{"taskReferenceName": "a", "type": "GRPC", "inputParameters": {"target": "t", "method": "M", "metadata": {"a": {"secretRef": {"name": "n", "key": "k"}}}}}]}`,
+			`{"tasks": [{"taskReferenceName": "a", "type": "GRPC", "inputParameters": {"target": "t", "method": "M", "request": {}, "metadata": {"a": {"secretRef": {"name": "n", "key": "k", "prefix": ""}}}}}]}`,
+		}},
 		"switch": {schema.KindWorkflow, []string{
 			`{"tasks": [{"taskReferenceName": "a", "type": "SWITCH", "expression": "k", "decisionCases": {"x": []}}]}`,
 			`{"tasks": [{"taskReferenceName": "a", "type": "SWITCH", "expression": "k", "evaluatorType": "value-param", "decisionCases": {"x": []}, "defaultCase": []}]}`,

@@ -22,6 +22,9 @@ type Limits struct {
 	Depth        int // maps and lists inside each other
 	NumberLength int // characters of a number
 	Exponent     int // ± exponent of a number
+	// Mend says at which pointers (/reason, /items/3/reason) a text is mended instead of refused: what is not UTF-8 and halves of
+	// surrogate pairs become U+FFFD. It is for texts that must never stop what carries them. Keys are never mended. Nil = never.
+	Mend func(pointer string) bool
 }
 
 func (l Limits) filled() Limits {
@@ -99,6 +102,8 @@ type decoder struct {
 	depth  int
 	path   []step
 	limits Limits
+	// mending: the text that is being read gets U+FFFD for what is bad in it.
+	mending bool
 }
 
 // step is one level of the path to where the decoder stands; the pointer is only built when something is wrong.
@@ -178,7 +183,7 @@ func (d *decoder) value() (any, *Error) {
 	case c == '[':
 		return d.list()
 	case c == '"':
-		return boxed(d.str())
+		return boxed(d.textValue())
 	case c == '-' || c >= '0' && c <= '9':
 		return boxed(d.number())
 	case c == 't':
@@ -310,6 +315,18 @@ func (d *decoder) list() (any, *Error) {
 	}
 }
 
+// textValue reads a text that may be mended. Only a text that is bad is read twice, so nobody pays for it else.
+func (d *decoder) textValue() (string, *Error) {
+	start := d.pos
+	s, err := d.str()
+	if err == nil || err.Problem != BadText || d.limits.Mend == nil || !d.limits.Mend(d.pointer()) {
+		return s, err
+	}
+	d.mending = true
+	defer func() { d.mending = false }()
+	return d.escaped(start+1, start+1)
+}
+
 // str reads a text. The common case, no escapes, is one scan and one copy.
 func (d *decoder) str() (string, *Error) {
 	start := d.pos + 1
@@ -353,6 +370,10 @@ func (d *decoder) escaped(start, i int) (string, *Error) {
 		switch c := d.text[i]; {
 		case c == '"':
 			if !utf8.Valid(out) {
+				if d.mending {
+					d.pos = i + 1
+					return string([]rune(string(out))), nil // each bad byte becomes U+FFFD
+				}
 				d.pos = start
 				return "", d.fail(BadText, d.pos, "text is not valid UTF-8")
 			}
@@ -411,6 +432,9 @@ func (d *decoder) unicode(out []byte, i int) ([]byte, int, *Error) {
 		if r := utf16.DecodeRune(first, second); r != utf8.RuneError {
 			return utf8.AppendRune(out, r), i + 12, nil
 		}
+	}
+	if d.mending {
+		return utf8.AppendRune(out, utf8.RuneError), i + 6, nil
 	}
 	return nil, 0, d.fail(BadText, i, fmt.Sprintf(`\u%04x is half of a surrogate pair`, first))
 }

@@ -82,6 +82,29 @@ func TestDecodeAccepts(t *testing.T) {
 	require.ErrorContains(t, err, "must be a JSON object, not list")
 }
 
+// A reason never stops a report: it is mended where the caller says so, and nowhere else.
+func TestMend(t *testing.T) {
+	t.Parallel()
+	reason := jsontext.Limits{Mend: func(pointer string) bool { return strings.HasSuffix(pointer, "/reason") }}
+	for text, want := range map[string]string{
+		"{\"reason\":\"a\xffb\xc3\"}":                  "a\uFFFDb\uFFFD",
+		`{"reason":"\ud800x\udc00\ud83d\ude00\ud800"}`: "\uFFFDx\uFFFD😀\uFFFD",
+		"{\"reason\":\"\\n\xed\xa0\x80\\u0000\"}":      "\n\uFFFD\uFFFD\uFFFD\x00",
+		`{"reason":"fine é"}`:                          "fine é",
+	} {
+		got, err := jsontext.DecodeObject([]byte(text), reason)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got["reason"], text)
+	}
+	for _, text := range []string{"{\"output\":\"\xff\"}", `{"output":{"x":"\ud800"}}`, "{\"reason\xff\":1}", "{\"reason\":\"\xff", "{\"reason\":\"\xff\n\"}", `{"reason":"\ud800\x"}`} {
+		_, err := jsontext.Decode([]byte(text), reason)
+		require.Error(t, err, text)
+	}
+	got, err := jsontext.Decode([]byte("{\"items\":[{\"reason\":\"\xff\"},{\"reason\":\"b\"}]}"), reason)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"items": []any{map[string]any{"reason": "\uFFFD"}, map[string]any{"reason": "b"}}}, got)
+}
+
 func TestCanonicalNumber(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[json.Number]json.Number{
@@ -205,10 +228,20 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		mended, mendErr := jsontext.Decode(text, jsontext.Limits{Mend: func(string) bool { return true }})
+		if mendErr == nil { // what is mended can be written and read strictly
+			out, err := jsontext.Encode(mended)
+			require.NoError(t, err)
+			back, err := jsontext.Decode(out, jsontext.Limits{})
+			require.NoError(t, err)
+			require.Equal(t, mended, back)
+		}
 		value, err := jsontext.Decode(text, jsontext.Limits{})
 		if err != nil {
 			return
 		}
+		require.NoError(t, mendErr)
+		require.Equal(t, value, mended)
 		require.True(t, json.Valid(text))
 		out, err := jsontext.Encode(value)
 		require.NoError(t, err)

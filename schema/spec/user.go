@@ -279,6 +279,9 @@ func (s *UserSchema) collect(e *jsonschema.ValidationError, root any, out *[]Pro
 // message words a problem from what the schema says. The library's own words name values and come in random order.
 func (s *UserSchema) message(keyword string, node map[string]any, value any) string {
 	limit := show(node[keyword])
+	if _, ok := node[keyword]; !ok && keyword == "minContains" {
+		limit = "1"
+	}
 	object, _ := value.(map[string]any)
 	switch keyword {
 	case "type":

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,8 +19,11 @@ import (
 	"nf/schema/spec"
 )
 
+// shared is compiled once: it is safe for concurrent use, which the parallel tests show.
+var shared = sync.OnceValues(spec.Compile)
+
 func compile(t require.TestingT) *spec.Validator {
-	v, err := spec.Compile()
+	v, err := shared()
 	require.NoError(t, err)
 	return v
 }
