@@ -42,6 +42,8 @@ type Related struct {
 	File    string `json:"file"`
 	Start   Pos    `json:"start"`
 	Message string `json:"message"`
+	// Pointer is where that is in the finding's own document, for In to fill in File and Start.
+	Pointer string `json:"-"`
 }
 
 // Edit replaces the bytes [Start, End) by Text.

@@ -33,6 +33,12 @@ func (d Diagnostic) OnKey() Diagnostic {
 	return d
 }
 
+// RelatedAt gives the finding with a related place in its own document.
+func (d Diagnostic) RelatedAt(pointer, message string) Diagnostic {
+	d.Related = append(slices.Clone(d.Related), Related{Pointer: pointer, Message: message})
+	return d
+}
+
 // Within gives the finding narrowed to a span of the text at its pointer.
 func (d Diagnostic) Within(span Span) Diagnostic {
 	d.Text = &span
@@ -73,9 +79,23 @@ func (l List) In(locator Locator) List {
 	for i := range out {
 		if out[i].File == "" {
 			out[i].locate(locator)
+			out[i].locateRelated(locator)
 		}
 	}
 	return out
+}
+
+// locateRelated fills in the related places that have only a pointer.
+func (d *Diagnostic) locateRelated(locator Locator) {
+	related := slices.Clone(d.Related)
+	for i := range related {
+		if r := &related[i]; r.File == "" && r.Pointer != "" {
+			if at, ok := locator.Locate(Place{Pointer: r.Pointer}); ok {
+				r.File, r.Start = at.File, at.Range.Start
+			}
+		}
+	}
+	d.Related = related
 }
 
 func (d *Diagnostic) locate(locator Locator) {
