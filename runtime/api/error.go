@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// code is a word of the error envelope (contract 4.1). The set is closed.
+// code is a word of the error ErrorBody (contract 4.1). The set is closed.
 type code string
 
 const (
@@ -38,7 +38,7 @@ var httpStatus = map[code]int{
 	codeLimitExceeded: http.StatusTooManyRequests, codeInternal: http.StatusInternalServerError, codeUnavailable: http.StatusServiceUnavailable,
 }
 
-// failure is a refusal that the caller is told in the error envelope.
+// failure is a refusal that the caller is told in the error ErrorBody.
 type failure struct {
 	code       code
 	message    string
@@ -50,8 +50,8 @@ type failure struct {
 func (f *failure) Error() string { return fmt.Sprintf("%s: %s", f.code, f.message) }
 func (f *failure) Unwrap() error { return f.cause }
 
-// envelope is the JSON of a refusal.
-type envelope struct {
+// ErrorBody is the JSON of a refusal.
+type ErrorBody struct {
 	Error     code           `json:"error"`
 	Message   string         `json:"message"`
 	Details   map[string]any `json:"details,omitempty"`

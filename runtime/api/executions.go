@@ -14,8 +14,8 @@ import (
 	"nf/runtime/execution"
 )
 
-// executionAnswer is an execution on the wire (contract 4.2). What is absent is left out.
-type executionAnswer struct {
+// Execution is an execution on the wire (contract 4.2). What is absent is left out.
+type Execution struct {
 	ExecutionID       string          `json:"executionId"`
 	Namespace         string          `json:"namespace"`
 	Workflow          string          `json:"workflow"`
@@ -34,19 +34,20 @@ type executionAnswer struct {
 	Cause             string          `json:"cause,omitempty"`
 	Reason            string          `json:"reasonForIncompletion,omitempty"`
 	FailedTask        string          `json:"failedTask,omitempty"`
-	Tasks             []taskAnswer    `json:"tasks,omitempty"`
+	Tasks             []Task          `json:"tasks,omitempty"`
 	TasksTruncated    bool            `json:"tasksTruncated,omitempty"`
 }
 
-type delayAnswer struct {
+// Delay is the wait before the next attempt.
+type Delay struct {
 	PolicyMs          int64  `json:"policyMs"`
 	ProviderMinimumMs int64  `json:"providerMinimumMs"`
 	SelectedMs        int64  `json:"selectedMs"`
 	Source            string `json:"source,omitempty"`
 }
 
-// taskAnswer is an attempt on the wire (contract 4.2).
-type taskAnswer struct {
+// Task is an attempt on the wire (contract 4.2).
+type Task struct {
 	TaskID            string          `json:"taskId"`
 	Ref               string          `json:"taskReferenceName"`
 	Iteration         string          `json:"iteration"`
@@ -63,7 +64,7 @@ type taskAnswer struct {
 	ScheduledAt       string          `json:"scheduledAt"`
 	DueAt             string          `json:"dueAt,omitempty"`
 	Delayed           bool            `json:"delayed"`
-	Delay             *delayAnswer    `json:"delay,omitempty"`
+	Delay             *Delay          `json:"delay,omitempty"`
 	LeasedAt          string          `json:"leasedAt,omitempty"`
 	EndedAt           string          `json:"endedAt,omitempty"`
 	WorkerID          string          `json:"workerId,omitempty"`
@@ -81,8 +82,8 @@ type taskAnswer struct {
 	FromCache         bool            `json:"fromCache"`
 }
 
-func executionOf(x *engine.Execution, now time.Time) executionAnswer {
-	out := executionAnswer{
+func executionOf(x *engine.Execution, now time.Time) Execution {
+	out := Execution{
 		ExecutionID: x.ID.Exec.String(), Namespace: x.Namespace, Workflow: x.Workflow, Revision: x.Revision, Version: x.Version, Status: x.Status,
 		AdmittedAt: instant(x.AdmittedAt), StartedAt: instant(x.StartedAt), EndedAt: instant(x.EndedAt), DeadlineAt: instant(x.DeadlineAt), Seq: x.Seq,
 		Input: rawJSON(x.Input), Output: rawJSON(x.Output), Variables: rawJSON(x.Variables), Cause: string(x.Cause), Reason: x.Reason,
@@ -94,8 +95,8 @@ func executionOf(x *engine.Execution, now time.Time) executionAnswer {
 	return out
 }
 
-func taskOf(id execution.UUID, t *engine.Task, now time.Time) taskAnswer {
-	out := taskAnswer{
+func taskOf(id execution.UUID, t *engine.Task, now time.Time) Task {
+	out := Task{
 		TaskID: execution.TaskID(id, t.TaskNo, t.Attempt), Ref: t.Ref, Iteration: t.Iteration, Attempt: t.Attempt, MaxAttempts: t.MaxAttempts,
 		Delivery: t.Deliveries, Type: string(t.Type), TaskDefinition: t.Definition, Queue: t.Queue, Status: t.Status, Input: rawJSON(t.Input),
 		Output: rawJSON(t.Output), ScheduledAt: instant(t.ScheduledAt), DueAt: instant(t.DueAt), Delayed: t.Delayed, LeasedAt: instant(t.LeasedAt),
@@ -106,7 +107,7 @@ func taskOf(id execution.UUID, t *engine.Task, now time.Time) taskAnswer {
 		out.Status, out.AttemptStatus = "COMPLETED_WITH_ERRORS", t.Status
 	}
 	if t.Delay != nil {
-		out.Delay = &delayAnswer{PolicyMs: t.Delay.PolicyMs, ProviderMinimumMs: t.Delay.MinimumMs, SelectedMs: t.Delay.SelectedMs, Source: t.Delay.Source}
+		out.Delay = &Delay{PolicyMs: t.Delay.PolicyMs, ProviderMinimumMs: t.Delay.MinimumMs, SelectedMs: t.Delay.SelectedMs, Source: t.Delay.Source}
 	}
 	out.hold(t, now)
 	return out
@@ -224,7 +225,7 @@ func (c *call) listExecutions() (any, error) {
 		found = found[:limit]
 		next = writeCursor(found[limit-1].ID.Exec.String(), filters)
 	}
-	items := make([]executionAnswer, len(found))
+	items := make([]Execution, len(found))
 	for i := range found {
 		items[i] = executionOf(&found[i], time.Time{})
 	}
@@ -252,7 +253,7 @@ func (c *call) listTasks() (any, error) {
 			return nil, badCursor()
 		}
 	}
-	items := []taskAnswer{}
+	items := []Task{}
 	next := ""
 	for len(items) < int(limit) {
 		list, more, err := c.s.Engine.Tasks(c.Context(), id, int32(no), int32(attempt), int(limit)) //nolint:gosec // bounded above
@@ -279,7 +280,7 @@ func (c *call) listTasks() (any, error) {
 	return page(items, next), nil
 }
 
-func matches(query url.Values, t *taskAnswer) bool {
+func matches(query url.Values, t *Task) bool {
 	return (!query.Has("reference") || query.Get("reference") == t.Ref) && (!query.Has("status") || slices.Contains(query["status"], t.Status)) &&
 		(!query.Has("control") || query.Get("control") == t.Control)
 }
@@ -293,7 +294,8 @@ func (c *call) attemptOf(id execution.ID) (no, attempt int32, err error) {
 	return no, attempt, nil
 }
 
-type logAnswer struct {
+// LogLine is a line of a task log.
+type LogLine struct {
 	At       string `json:"at"`
 	Level    string `json:"level"`
 	Message  string `json:"message"`
@@ -333,9 +335,9 @@ func (c *call) listLogs() (any, error) {
 		lines = lines[:limit]
 		next = writeCursor(strconv.FormatInt(lines[limit-1].ID, 10), "")
 	}
-	items := make([]logAnswer, len(lines))
+	items := make([]LogLine, len(lines))
 	for i, l := range lines {
-		items[i] = logAnswer{At: instant(l.At), Level: logLevels[min(max(l.Level, 0), 3)], Message: l.Message, WorkerID: l.Worker}
+		items[i] = LogLine{At: instant(l.At), Level: logLevels[min(max(l.Level, 0), 3)], Message: l.Message, WorkerID: l.Worker}
 	}
 	return page(items, next), nil
 }

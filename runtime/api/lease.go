@@ -13,8 +13,8 @@ import (
 	"nf/schema"
 )
 
-// leasedTask is one task of a lease answer (contract 4.3).
-type leasedTask struct {
+// LeasedTask is one task of a lease answer (contract 4.3).
+type LeasedTask struct {
 	TaskID            string  `json:"taskId"`
 	ExecutionID       string  `json:"executionId"`
 	Workflow          string  `json:"workflow"`
@@ -34,7 +34,8 @@ type leasedTask struct {
 	Priority          int16   `json:"priority"`
 }
 
-type throttledAnswer struct {
+// Throttled says which control left something unleased (A0.6).
+type Throttled struct {
 	Queue             string   `json:"queue,omitempty"`
 	Control           string   `json:"control"`
 	Limit             int64    `json:"limit"`
@@ -139,7 +140,7 @@ func (c *call) leased(request queue.Request, single bool) (any, error) {
 		return nil, err
 	}
 	c.s.Metrics.LeaseRequests.WithLabelValues(leaseResult(answer)).Inc()
-	tasks := make([]leasedTask, 0, len(answer.Tasks))
+	tasks := make([]LeasedTask, 0, len(answer.Tasks))
 	for i := range answer.Tasks {
 		task, err := c.leasedTask(&answer.Tasks[i])
 		if err != nil {
@@ -159,7 +160,7 @@ func (c *call) leased(request queue.Request, single bool) (any, error) {
 		out["throttled"] = throttled
 	}
 	if !single && len(answer.Throttled) > 0 {
-		list := make([]throttledAnswer, len(answer.Throttled))
+		list := make([]Throttled, len(answer.Throttled))
 		for i, t := range answer.Throttled {
 			list[i] = throttle(t)
 		}
@@ -168,8 +169,8 @@ func (c *call) leased(request queue.Request, single bool) (any, error) {
 	return out, nil
 }
 
-func throttle(t queue.Throttled) throttledAnswer {
-	return throttledAnswer{
+func throttle(t queue.Throttled) Throttled {
+	return Throttled{
 		Queue: t.Queue, Control: t.Control, Limit: t.Limit, Current: t.Current, AlsoClosed: t.AlsoClosed,
 		RetryAfterSeconds: int64(math.Ceil(t.RetryAfter.Seconds())),
 	}
@@ -191,20 +192,20 @@ func controlClass(control string) string {
 	return class
 }
 
-func (c *call) leasedTask(t *queue.Task) (leasedTask, error) {
+func (c *call) leasedTask(t *queue.Task) (LeasedTask, error) {
 	rev, err := c.s.Registry.WorkflowRev(c.Context(), c.nsNo, t.RevID)
 	if err != nil {
-		return leasedTask{}, err
+		return LeasedTask{}, err
 	}
 	node, err := c.s.Engine.TaskOf(c.Context(), c.nsNo, t.RevID, t.Slot)
 	if err != nil {
-		return leasedTask{}, err
+		return LeasedTask{}, err
 	}
 	ref := ""
 	if node != nil {
 		ref = node.Ref
 	}
-	out := leasedTask{
+	out := LeasedTask{
 		TaskID: queue.TaskID(t.Exec, t.TaskNo, t.Attempt.Attempt), ExecutionID: t.Exec.String(), Workflow: rev.Workflow.Metadata.Name,
 		Revision: rev.Revision, TaskReferenceName: ref, Iteration: t.Iteration, Attempt: t.Attempt.Attempt, Delivery: t.Deliveries,
 		TaskDefinition: t.Definition.Metadata.Name, Queue: t.Queue, Input: rawJSON(t.Input), LeaseToken: t.Token,

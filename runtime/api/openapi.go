@@ -30,7 +30,7 @@ func openAPI(routes []route, version string) []byte {
 	}
 	doc := map[string]any{
 		"openapi": "3.1.0",
-		"info":    map[string]any{"title": "nf", "version": version, "description": "Declarative workflow runner. Every refusal carries the error envelope."},
+		"info":    map[string]any{"title": "nf", "version": version, "description": "Declarative workflow runner. Every refusal carries the error ErrorBody."},
 		"paths":   paths,
 		"components": map[string]any{
 			"securitySchemes": map[string]any{

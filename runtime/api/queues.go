@@ -17,7 +17,7 @@ import (
 )
 
 // hold says which gate holds a ready task: the last verdict of its definition, while it is fresh (A22).
-func (a *taskAnswer) hold(t *engine.Task, now time.Time) {
+func (a *Task) hold(t *engine.Task, now time.Time) {
 	if t.Status != "SCHEDULED" || t.Delayed || len(t.Verdict) == 0 || now.Sub(t.VerdictAt) > queue.VerdictFor {
 		return
 	}
@@ -33,7 +33,8 @@ func (a *taskAnswer) hold(t *engine.Task, now time.Time) {
 	a.HeldSince = instant(since)
 }
 
-type queueAnswer struct {
+// QueueFigures are what a queue holds. Counts are numbers, or "10000+".
+type QueueFigures struct {
 	Queue              string  `json:"queue"`
 	Ready              any     `json:"ready"`
 	Delayed            any     `json:"delayed"`
@@ -61,14 +62,14 @@ func (c *call) listQueues() (any, error) {
 	}
 	snapshot := c.s.Registry.Snapshot()
 	seen := map[string]bool{}
-	items := []queueAnswer{}
+	items := []QueueFigures{}
 	for _, f := range figures {
 		name := f.Name
 		if f.Domain != "" {
 			name += ":" + f.Domain
 		}
 		seen[name] = true
-		a := queueAnswer{Queue: name, Ready: bounded(f.Ready), Delayed: bounded(f.Delayed), Leased: bounded(f.Leased), OldestReadySeconds: f.OldestReadySeconds, Pollers: f.Pollers}
+		a := QueueFigures{Queue: name, Ready: bounded(f.Ready), Delayed: bounded(f.Delayed), Leased: bounded(f.Leased), OldestReadySeconds: f.OldestReadySeconds, Pollers: f.Pollers}
 		if o, ok := snapshot.ObjectByID(c.nsNo, f.DefID); ok && f.DefID > 0 {
 			a.Retired = o.Retired()
 		}
@@ -79,10 +80,10 @@ func (c *call) listQueues() (any, error) {
 	}
 	for _, name := range c.workerQueues() { // queues that nothing was ever put into
 		if !seen[name] {
-			items = append(items, queueAnswer{Queue: name, Ready: 0, Delayed: 0, Leased: 0})
+			items = append(items, QueueFigures{Queue: name, Ready: 0, Delayed: 0, Leased: 0})
 		}
 	}
-	slices.SortFunc(items, func(a, b queueAnswer) int { return strings.Compare(a.Queue, b.Queue) })
+	slices.SortFunc(items, func(a, b QueueFigures) int { return strings.Compare(a.Queue, b.Queue) })
 	return page(items, ""), nil
 }
 
@@ -145,7 +146,8 @@ func (c *call) depth() (any, error) {
 	return map[string]any{"queue": name, "ready": show(figures.Ready), "delayed": show(figures.Delayed), "leased": show(figures.Leased), "oldestReadySeconds": figures.OldestReadySeconds}, nil
 }
 
-type workerAnswer struct {
+// WorkerSeen is a worker that polled in the last 24 hours.
+type WorkerSeen struct {
 	WorkerID   string `json:"workerId"`
 	Queue      string `json:"queue"`
 	LastPollAt string `json:"lastPollAt"`
@@ -157,18 +159,19 @@ func (c *call) listWorkers() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := make([]workerAnswer, 0, len(seen))
+	items := make([]WorkerSeen, 0, len(seen))
 	for _, w := range seen {
 		name := w.Queue
 		if w.Domain != "" {
 			name += ":" + w.Domain
 		}
-		items = append(items, workerAnswer{WorkerID: w.Worker, Queue: name, LastPollAt: instant(w.PolledAt), Leased: w.Leased})
+		items = append(items, WorkerSeen{WorkerID: w.Worker, Queue: name, LastPollAt: instant(w.PolledAt), Leased: w.Leased})
 	}
 	return page(items, ""), nil
 }
 
-type semaphoreAnswer struct {
+// SemaphoreFigures are the permits of a semaphore.
+type SemaphoreFigures struct {
 	Name    string `json:"name"`
 	Permits int64  `json:"permits"`
 	Held    int64  `json:"held"`
@@ -179,9 +182,9 @@ func (c *call) listSemaphores() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := make([]semaphoreAnswer, 0, len(all))
+	items := make([]SemaphoreFigures, 0, len(all))
 	for _, s := range all {
-		items = append(items, semaphoreAnswer{Name: s.Name, Permits: s.Permits, Held: s.Held})
+		items = append(items, SemaphoreFigures{Name: s.Name, Permits: s.Permits, Held: s.Held})
 	}
 	return page(items, ""), nil
 }

@@ -260,7 +260,7 @@ type rawAnswer struct {
 	body        []byte
 }
 
-// refuse writes the error envelope.
+// refuse writes the error ErrorBody.
 func (s *Server) refuse(w http.ResponseWriter, requestID string, f *failure) int {
 	status := httpStatus[f.code]
 	w.Header().Set("Content-Type", "application/json")
@@ -271,7 +271,7 @@ func (s *Server) refuse(w http.ResponseWriter, requestID string, f *failure) int
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(envelope{Error: f.code, Message: f.message, Details: f.details, RequestID: requestID})
+	_ = encoder.Encode(ErrorBody{Error: f.code, Message: f.message, Details: f.details, RequestID: requestID})
 	return status
 }
 

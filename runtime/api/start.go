@@ -10,8 +10,8 @@ import (
 	"nf/runtime/store"
 )
 
-// startAnswer is what a start says (contract 4.2).
-type startAnswer struct {
+// Started is what a start says (contract 4.2).
+type Started struct {
 	ExecutionID       string `json:"executionId"`
 	Status            string `json:"status"`
 	AwaitingAdmission bool   `json:"awaitingAdmission"`
@@ -54,8 +54,8 @@ func (c *call) startRequest(body *fields, workflow string) engine.StartRequest {
 	}
 }
 
-func started(r engine.StartResult) startAnswer {
-	return startAnswer{ExecutionID: r.ID.Exec.String(), Status: r.Status, Revision: r.Revision, Created: r.Created}
+func started(r engine.StartResult) Started {
+	return Started{ExecutionID: r.ID.Exec.String(), Status: r.Status, Revision: r.Revision, Created: r.Created}
 }
 
 // startFailure says why a start was refused.
@@ -130,9 +130,9 @@ func (c *call) batchItem(i int, item any) (engine.StartRequest, error) {
 }
 
 // inBatch is a refusal of one item of a batch.
-func (c *call) inBatch(err error) envelope {
+func (c *call) inBatch(err error) ErrorBody {
 	f := c.s.classify(c, err)
-	return envelope{Error: f.code, Message: f.message, Details: f.details}
+	return ErrorBody{Error: f.code, Message: f.message, Details: f.details}
 }
 
 // rawJSON hands stored JSON through as it is.
