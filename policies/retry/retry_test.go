@@ -248,10 +248,19 @@ func TestFC_061_BudgetBoundaries(t *testing.T) {
 		total, retries int64
 		refuse         bool
 	}{
-		{0, 19, 0, false}, {0, 20, 0, true}, {0, 20, 5, true}, {0, 0, 0, false},
-		{1, 20, 20, false}, {1, 1000, 5000, false},
-		{0.3, 19, 19, false}, {0.3, 20, 6, false}, {0.3, 20, 7, true}, {0.3, 100, 30, false}, {0.3, 100, 31, true},
-		{0.05, 20, 1, false}, {0.05, 20, 2, true},
+		{0, 19, 0, false},
+		{0, 20, 0, true},
+		{0, 20, 5, true},
+		{0, 0, 0, false},
+		{1, 20, 20, false},
+		{1, 1000, 5000, false},
+		{0.3, 19, 19, false},
+		{0.3, 20, 6, false},
+		{0.3, 20, 7, true},
+		{0.3, 100, 30, false},
+		{0.3, 100, 31, true},
+		{0.05, 20, 1, false},
+		{0.05, 20, 2, true},
 	} {
 		require.Equal(t, v.refuse, retry.Refuse(v.limit, v.total, v.retries), "%+v", v)
 	}

@@ -345,11 +345,22 @@ func TestBG_58_CasesAreExactText(t *testing.T) {
 		runs  string
 		text  string
 	}{
-		{"a", "", "lower", `"a"`}, {"A", "", "upper", `"A"`}, {"á", "", "other", `"á"`}, {"a ", "", "other", `"a "`},
-		{true, "", "yes", `"true"`}, {false, "", "other", `"false"`}, {"true", "", "yes", `"true"`},
-		{json.Number("1"), "", "one", `"1"`}, {json.Number("1.0"), "", "one", `"1"`}, {json.Number("1e0"), "", "one", `"1"`},
-		{"${workflow.input.n}", `{"n":1.0}`, "one", `"1"`}, {"1.0", "", "other", `"1.0"`}, {nil, "", "other", "null"},
-		{"${workflow.input.gone}", "", "other", "null"}, {[]any{"a"}, "", "other", "null"}, {map[string]any{"a": "a"}, "", "other", "null"},
+		{"a", "", "lower", `"a"`},
+		{"A", "", "upper", `"A"`},
+		{"á", "", "other", `"á"`},
+		{"a ", "", "other", `"a "`},
+		{true, "", "yes", `"true"`},
+		{false, "", "other", `"false"`},
+		{"true", "", "yes", `"true"`},
+		{json.Number("1"), "", "one", `"1"`},
+		{json.Number("1.0"), "", "one", `"1"`},
+		{json.Number("1e0"), "", "one", `"1"`},
+		{"${workflow.input.n}", `{"n":1.0}`, "one", `"1"`},
+		{"1.0", "", "other", `"1.0"`},
+		{nil, "", "other", "null"},
+		{"${workflow.input.gone}", "", "other", "null"},
+		{[]any{"a"}, "", "other", "null"},
+		{map[string]any{"a": "a"}, "", "other", "null"},
 	} {
 		s := choice("s", "", map[string][]*schema.Task{
 			"A": seq(simple("upper")), "a": seq(simple("lower")), "true": seq(simple("yes")), "1": seq(simple("one")),
@@ -386,8 +397,10 @@ func TestBG_92_TerminateEndsAsItSays(t *testing.T) {
 		want   execution.Status
 		cause  execution.Cause
 	}{
-		{"TERMINATED", execution.Terminated, execution.CauseTerminatedByTask}, {"FAILED", execution.Failed, execution.CauseTerminatedByTask},
-		{"COMPLETED", execution.Completed, ""}, {nil, execution.Completed, ""},
+		{"TERMINATED", execution.Terminated, execution.CauseTerminatedByTask},
+		{"FAILED", execution.Failed, execution.CauseTerminatedByTask},
+		{"COMPLETED", execution.Completed, ""},
+		{nil, execution.Completed, ""},
 		{"${workflow.input.s}", execution.Terminated, execution.CauseTerminatedByTask},
 	} {
 		stop := task("t", schema.TypeTerminate, with("terminationStatus", v.status), with("terminationReason", "enough"))
@@ -463,7 +476,7 @@ func TestOutputTooLargeAndInvalid(t *testing.T) {
 		return nil
 	}
 	pinned.CheckInput = func(v any) error {
-		if v.(map[string]any)["n"] == nil { //nolint:forcetypeassert // inputs are objects
+		if v.(map[string]any)["n"] == nil {
 			return errors.New(`"n" is missing`)
 		}
 		return nil

@@ -2,7 +2,6 @@ package decider
 
 import (
 	"errors"
-	"hash/fnv"
 	"strconv"
 	"strings"
 	"time"
@@ -127,9 +126,11 @@ func Shard(uri string) int16 {
 	if host == "" {
 		return 0
 	}
-	h := fnv.New32a()
-	h.Write([]byte(host)) //nolint:errcheck // cannot fail
-	return int16(h.Sum32() % shards)
+	h := uint32(2_166_136_261) // FNV-1a
+	for i := range len(host) {
+		h = (h ^ uint32(host[i])) * 16_777_619
+	}
+	return int16(h % shards)
 }
 
 // hostPort gives the lower-case host and port of an http or https URI, "" for anything else.

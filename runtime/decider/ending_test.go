@@ -248,14 +248,19 @@ func TestNoFactMakesItPanic(t *testing.T) {
 		var facts []execution.Fact
 		for range rapid.IntRange(0, 5).Draw(t, "facts") {
 			facts = append(facts, rapid.SampledFrom([]execution.Fact{
-				nil, execution.Started{}, execution.WorkflowTimedOut{}, execution.TerminateRequested{Reason: "\xff\x00"},
+				nil,
+				execution.Started{},
+				execution.WorkflowTimedOut{},
+				execution.TerminateRequested{Reason: "\xff\x00"},
 				execution.EvaluationContinued{TaskNo: rapid.Int32Range(-3, 20).Draw(t, "mark")},
 				execution.AttemptEnded{
 					Attempt: aligned(), Status: execution.Status(rapid.Int16Range(9, 25).Draw(t, "status")), Output: []byte(junk.Draw(t, "out")),
 					Recorded: rapid.Bool().Draw(t, "recorded"), MinWait: -1,
 				},
-				execution.AttemptEnded{Attempt: attempt()}, execution.WaitElapsed{Attempt: aligned()},
-				execution.DeadlineMissed{Attempt: aligned(), Class: execution.ClassTaskTimeout}, execution.DeadlineMissed{Attempt: aligned(), Class: "NOPE"},
+				execution.AttemptEnded{Attempt: attempt()},
+				execution.WaitElapsed{Attempt: aligned()},
+				execution.DeadlineMissed{Attempt: aligned(), Class: execution.ClassTaskTimeout},
+				execution.DeadlineMissed{Attempt: aligned(), Class: "NOPE"},
 			}).Draw(t, "fact"))
 		}
 		view := execution.View{Header: w.head}

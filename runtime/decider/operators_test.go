@@ -3,6 +3,7 @@ package decider
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -232,7 +233,7 @@ func TestSixtyFourRoundsThenAMark(t *testing.T) {
 	const chain = 200
 	var tasks []*schema.Task
 	for i := range chain {
-		tasks = append(tasks, task(fmt.Sprintf("v%d", i), schema.TypeSetVariable, with("n", fmt.Sprintf("%d", i))))
+		tasks = append(tasks, task(fmt.Sprintf("v%d", i), schema.TypeSetVariable, with("n", json.Number(strconv.Itoa(i)))))
 	}
 	w := start(t, workflow(tasks...), declare(), `{}`)
 	evaluations := 1

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -168,7 +169,7 @@ func (o *oracle) elapsed(at execution.Attempt) {
 	if o.ending || r.open == nil || r.open.Attempt != at.Attempt {
 		return
 	}
-	switch t.Type { //nolint:exhaustive // the rest is decided when the delay is over
+	switch t.Type {
 	case schema.TypeWait:
 		o.end(t.Ref, *r.open, execution.AttemptEnded{Status: execution.Completed, Output: []byte(`{"waited":true}`)})
 	case schema.TypeJoin:
@@ -282,7 +283,7 @@ func (o *oracle) retry(t *schema.Task, def *schema.TaskDefinition, at execution.
 		next.AttBy = due.Add(time.Duration(def.Timeout) * time.Millisecond)
 	}
 	r := o.run(t.Ref)
-	switch t.Type { //nolint:exhaustive // the rest is dispatched
+	switch t.Type {
 	case schema.TypeWait:
 		next.VisibleAt, next.Why = due.Add(waitOf(t)), execution.WhyWait
 	case schema.TypeJoin:
@@ -342,7 +343,7 @@ func (o *oracle) begin(t *schema.Task) {
 		}
 	}
 	at.RetriesLeft = int32(o.retryCount(t.Ref, def))
-	switch t.Type { //nolint:exhaustive // the rest are immediate operators
+	switch t.Type {
 	case schema.TypeSimple, schema.TypeHTTP:
 		arm()
 		at.VisibleAt, at.Place = visible, execution.InReady
@@ -393,12 +394,12 @@ func (o *oracle) operate(t *schema.Task, at execution.Attempt) {
 		}
 		o.end(t.Ref, at, execution.AttemptEnded{Status: execution.Completed, Output: text})
 	}
-	switch t.Type { //nolint:exhaustive // immediate operators only
+	switch t.Type {
 	case schema.TypeSwitch:
 		value := o.resolve(t.InputParameters[t.Expression])
 		text, isText := value.(string)
 		if b, ok := value.(bool); ok {
-			text, isText = fmt.Sprint(b), true
+			text, isText = strconv.FormatBool(b), true
 		}
 		if f, ok := value.(float64); ok {
 			text, isText = fmt.Sprint(f), true
@@ -432,6 +433,7 @@ func (o *oracle) operate(t *schema.Task, at execution.Attempt) {
 		if status == execution.Completed {
 			o.output(t.Ref)
 		}
+	default: // no operator
 	}
 }
 

@@ -188,7 +188,7 @@ func compare(t *rapid.T, w *world, o *oracle) {
 	require.Equal(t, must, rows)
 	open, mustBeOpen := map[string]execution.Attempt{}, map[string]execution.Attempt{}
 	for _, at := range w.open {
-		open[w.p.Ref(at.Slot)] = comparable(at)
+		open[w.p.Ref(at.Slot)] = agreed(at)
 	}
 	for ref, r := range o.runs {
 		if r.open != nil {
@@ -196,7 +196,7 @@ func compare(t *rapid.T, w *world, o *oracle) {
 			if claimed, ok := w.open[at.TaskNo]; ok && claimed.Place == execution.InLease { // claims are the world's
 				at.Place, at.Why, at.StartBy = execution.InLease, 0, time.Time{}
 			}
-			mustBeOpen[ref] = comparable(at)
+			mustBeOpen[ref] = agreed(at)
 		}
 	}
 	require.Equal(t, mustBeOpen, open)
@@ -225,8 +225,8 @@ func compare(t *rapid.T, w *world, o *oracle) {
 	require.Equal(t, o.vars, vars)
 }
 
-// comparable keeps of an attempt what both must agree about.
-func comparable(at execution.Attempt) execution.Attempt {
+// agreed keeps of an attempt what both must agree about.
+func agreed(at execution.Attempt) execution.Attempt {
 	return execution.Attempt{
 		TaskNo: at.TaskNo, Attempt: at.Attempt, Kind: at.Kind, DefID: at.DefID, DefRev: at.DefRev, RetriesLeft: at.RetriesLeft,
 		ScheduledAt: at.ScheduledAt, VisibleAt: at.VisibleAt, StartBy: at.StartBy, AttBy: at.AttBy, TotalBy: at.TotalBy,

@@ -107,7 +107,7 @@ func (tr *tracer) golden(t *testing.T, name string) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
 		require.NoError(t, os.WriteFile(file, []byte(tr.out.String()), 0o600))
 	}
-	want, err := os.ReadFile(file) //nolint:gosec // a name of this test's own
+	want, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, string(want), tr.out.String(), "go test ./runtime/decider -run Trace -update rewrites it")
 }

@@ -9,10 +9,10 @@ import (
 // Fact is something that happened to an execution, in the past tense. The set is closed.
 type Fact interface{ isFact() }
 
-// Started: the execution was admitted; its first evaluation.
+// Started says that the execution was admitted: its first evaluation.
 type Started struct{}
 
-// AttemptEnded: an open attempt came to a verdict, whoever found it. Attempt is the row as locked.
+// AttemptEnded says that an open attempt came to a verdict, whoever found it. Attempt is the row as locked.
 type AttemptEnded struct {
 	Attempt Attempt
 	Status  Status // Completed, Failed, FailedTerm, TimedOut
@@ -42,7 +42,7 @@ const (
 	ClassTotal           DeadlineClass = "TOTAL_TIMEOUT"
 )
 
-// DeadlineMissed: a deadline of an open attempt has passed. The decider applies timeoutPolicy (X7): under ALERT_ONLY the
+// DeadlineMissed says that a deadline of an open attempt has passed. The decider applies timeoutPolicy (X7): under ALERT_ONLY the
 // attempt goes on and only this class is disarmed.
 type DeadlineMissed struct {
 	Attempt Attempt
@@ -51,19 +51,19 @@ type DeadlineMissed struct {
 	Control string
 }
 
-// WaitElapsed: the time of a parked WAIT, or of an operator with a start delay (why 10), has come.
+// WaitElapsed says that the time of a parked WAIT, or of an operator with a start delay (why 10), has come.
 type WaitElapsed struct{ Attempt Attempt }
 
-// WorkflowTimedOut: the workflow's own timeoutSeconds has passed.
+// WorkflowTimedOut says that the workflow's own timeoutSeconds has passed.
 type WorkflowTimedOut struct{}
 
-// TerminateRequested: an operator asked for the end.
+// TerminateRequested says that an operator asked for the end.
 type TerminateRequested struct {
 	Reason string
 	Actor  string
 }
 
-// EvaluationContinued: a mark with nothing new: go on where an evaluation stopped. TaskNo is one entry of that Decision's
+// EvaluationContinued is a mark with nothing new: go on where an evaluation stopped. TaskNo is one entry of that Decision's
 // ContinueAt; 0 asks to go on with the end of an ending execution (next chunk of S8).
 type EvaluationContinued struct{ TaskNo int32 }
 

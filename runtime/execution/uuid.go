@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"time"
@@ -42,8 +43,10 @@ func ParseUUID(s string) (UUID, error) {
 
 // NewUUID makes a UUID v7 of a time and ten random bytes, of which 74 bits are used.
 func NewUUID(at time.Time, random [10]byte) UUID {
-	ms := uint64(at.UnixMilli()) //nolint:gosec // database time is after 1970
-	u := UUID{byte(ms >> 40), byte(ms >> 32), byte(ms >> 24), byte(ms >> 16), byte(ms >> 8), byte(ms)}
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(at.UnixMilli()))
+	var u UUID
+	copy(u[:6], ms[2:])
 	copy(u[6:], random[:])
 	u[6] = u[6]&0x0f | 0x70
 	u[8] = u[8]&0x3f | 0x80
