@@ -72,7 +72,7 @@ func CheckPath(path string) error {
 	for segment := range strings.SplitSeq(path, "/") {
 		decoded, ok := unescape(segment)
 		if !ok {
-			return fmt.Errorf(`"path" has a "%%" that is not followed by two hexadecimal digits (write %%25 for the character itself)`)
+			return errors.New(`"path" has a "%" that is not followed by two hexadecimal digits (write %25 for the character itself)`)
 		}
 		if strings.Contains(decoded, "/") {
 			return errors.New(`"path" has a segment that contains "/" once decoded: a segment names one thing`)
@@ -100,27 +100,28 @@ func unescape(s string) (string, bool) {
 		if i+2 >= len(s) {
 			return "", false
 		}
-		hi, lo := hexValue(s[i+1]), hexValue(s[i+2])
-		if hi < 0 || lo < 0 {
+		hi, okHi := hexValue(s[i+1])
+		lo, okLo := hexValue(s[i+2])
+		if !okHi || !okLo {
 			return "", false
 		}
-		b.WriteByte(byte(hi<<4 | lo))
+		b.WriteByte(hi<<4 | lo)
 		i += 2
 	}
 	return b.String(), true
 }
 
-// hexValue gives the value of a hexadecimal digit, -1 for anything else.
-func hexValue(c byte) int {
+// hexValue gives the value of a hexadecimal digit.
+func hexValue(c byte) (byte, bool) {
 	switch {
 	case '0' <= c && c <= '9':
-		return int(c - '0')
+		return c - '0', true
 	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
+		return c - 'a' + 10, true
 	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
+		return c - 'A' + 10, true
 	}
-	return -1
+	return 0, false
 }
 
 // isControl covers C0, DEL and C1.

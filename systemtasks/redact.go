@@ -284,7 +284,7 @@ func (p pattern) step(next []place, s string, at place, want byte) []place {
 
 // maxPlaces bounds the readings that are followed side by side. Only runs of "%" or "\" in a secret have more; of those the one
 // where every byte is itself always comes first.
-const maxPlaces = 64
+const maxPlaces = 16
 
 // reach adds a place that is not there yet.
 func reach(places []place, p place) []place {

@@ -144,7 +144,7 @@ func TestRedactorTakesBasicApart(t *testing.T) {
 	t.Parallel()
 	r := &systemtasks.Redactor{}
 	r.AddReferenced("Basic ", base64.StdEncoding.EncodeToString([]byte("someone:open-sesame")))
-	require.Equal(t, `{"password":"***"}`, r.Text(`{"password":"open-sesame"}`))
+	require.Equal(t, `password=***`, r.Text(`password=open-sesame`))
 	require.Equal(t, `***`, r.Text(`someone:open-sesame`))
 }
 

@@ -77,8 +77,7 @@ func (d *Dir) read(name string) (string, error) {
 
 // plain takes the path of this machine out of an error: it would go into the reason of an attempt.
 func plain(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err
 	}
 	return err

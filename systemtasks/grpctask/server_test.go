@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/binary"
 	"io"
+	"maps"
 	"net"
 	"net/http/httptest"
 	"sync"
@@ -181,8 +182,6 @@ func echo(_ context.Context, _ metadata.MD, in, out *dynamicpb.Message) error {
 	return nil
 }
 
-var now = time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
-
 func newTask(t *testing.T, change ...func(*outbound.Options)) *grpctask.Task {
 	t.Helper()
 	opts := outbound.Options{Now: time.Now}
@@ -208,9 +207,7 @@ func (b *backend) target(md map[string]schema.Secretable) *schema.Target {
 
 func call(to *schema.Target, input map[string]any) systemtasks.Call {
 	full := map[string]any{"target": "shared/billing", "method": "Charge"}
-	for k, v := range input {
-		full[k] = v
-	}
+	maps.Copy(full, input)
 	return systemtasks.Call{Namespace: "orders", IdempotencyKey: "orders/0198c7a0/charge/0", Input: full, Target: to, Secrets: taskstest.Resolve}
 }
 
@@ -290,6 +287,6 @@ func frames(t *testing.T, answer func(f *http2.Framer, stream uint32)) (address 
 // message frames a gRPC message.
 func message(body []byte) []byte {
 	out := make([]byte, 5, 5+len(body))
-	binary.BigEndian.PutUint32(out[1:], uint32(len(body))) //nolint:gosec // short
+	binary.BigEndian.PutUint32(out[1:], uint32(len(body)))
 	return append(out, body...)
 }

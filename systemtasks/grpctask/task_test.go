@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -274,7 +275,7 @@ func TestMetadata(t *testing.T) {
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	b := start(t, "127.0.0.1:0", func(_ context.Context, _ metadata.MD, in, _ *dynamicpb.Message) error {
-		return status.Error(codes.Code(uint32(value(in, "cents").Int())), "because") //nolint:gosec // small
+		return status.Error(codes.Code(uint32(value(in, "cents").Int())), "because")
 	})
 	task := newTask(t)
 	for code, want := range map[int]struct {
@@ -285,7 +286,7 @@ func TestCodes(t *testing.T) {
 		7: {"PERMISSION_DENIED", false}, 8: {"RESOURCE_EXHAUSTED", true}, 9: {"FAILED_PRECONDITION", false}, 10: {"ABORTED", true}, 11: {"OUT_OF_RANGE", false},
 		12: {"UNIMPLEMENTED", false}, 13: {"INTERNAL", true}, 14: {"UNAVAILABLE", true}, 15: {"DATA_LOSS", false}, 16: {"UNAUTHENTICATED", false}, 17: {"UNKNOWN", true}, 99: {"UNKNOWN", true},
 	} {
-		out := failed(t, task.Run(t.Context(), call(b.target(nil), map[string]any{"request": map[string]any{"cents": num(fmt.Sprint(code))}})))
+		out := failed(t, task.Run(t.Context(), call(b.target(nil), map[string]any{"request": map[string]any{"cents": num(strconv.Itoa(code))}})))
 		require.Equal(t, systemtasks.CauseGRPCStatus, out.Cause)
 		require.Equal(t, !want.retry, out.Terminal, want.name)
 		require.Equal(t, want.name+" from shared/billing/Charge: because", out.Reason)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -125,5 +126,5 @@ func StatusLine(status int) string {
 	if text := http.StatusText(status); text != "" {
 		return fmt.Sprintf("%d %s", status, text)
 	}
-	return fmt.Sprint(status)
+	return strconv.Itoa(status)
 }

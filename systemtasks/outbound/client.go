@@ -190,8 +190,8 @@ func (c *Client) send(ctx context.Context, h hop, sent *atomic.Bool) (*http.Resp
 // connections of all hosts whenever one request fails, from doing so.
 type roundTripper struct{ transport *http.Transport }
 
-// hiddenLocation is a key that no header read from the network has, since those are canonical.
-const hiddenLocation = "location"
+// hiddenLocation is a key that no header read from the network has: a colon ends a name.
+const hiddenLocation = "Location: hidden"
 
 // RoundTrip implements http.RoundTripper.
 func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -209,5 +209,8 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 // emptyBody is a body of no bytes that is not known to be empty.
 type emptyBody struct{}
 
+// Read implements io.Reader.
 func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
-func (emptyBody) Close() error             { return nil }
+
+// Close implements io.Closer.
+func (emptyBody) Close() error { return nil }

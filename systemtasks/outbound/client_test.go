@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +143,7 @@ func TestClassification(t *testing.T) {
 		require.Equal(t, expected, outbound.Classify(status), status)
 	}
 	for _, status := range []int{200, 201, 204, 226, 299, 300, 304, 305, 399, 400, 404, 408, 425, 429, 499, 500, 501, 503, 505, 519, 520, 599, 600, 799, 999, 101} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			t.Parallel()
 			length := "Content-Length: 4\r\n\r\nbody"
 			if status == 204 || status == 304 || status == 101 {
@@ -243,7 +244,7 @@ func TestFC_046_TLSFailuresAreClassifiedByType(t *testing.T) {
 	mute := serve(t, "127.0.0.1:0", hangsUp("not TLS at all"))
 	old := httptest.NewUnstartedServer(http.NotFoundHandler())
 	old.Config.ErrorLog = discardLog()
-	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} //nolint:gosec // a server that is too old
+	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10} // a server that is too old
 	old.StartTLS()
 	t.Cleanup(old.Close)
 	_, port, err := net.SplitHostPort(selfSigned.Listener.Addr().String())

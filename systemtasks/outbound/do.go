@@ -168,8 +168,7 @@ func (k *calling) refused(why string) *Failure {
 
 // unanswered is a hop that got no answer.
 func (k *calling) unanswered(err error) *Failure {
-	var blocked *BlockedError
-	if errors.As(err, &blocked) {
+	if blocked, ok := errors.AsType[*BlockedError](err); ok {
 		return k.refused(blocked.Error())
 	}
 	return &Failure{Cause: systemtasks.CauseConnectionFailed, Reason: fmt.Sprintf("no answer from %s: %s", Where(k.where), Explain(err))}

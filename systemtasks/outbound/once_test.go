@@ -38,10 +38,10 @@ func TestFC_065_NothingIsSentTwice(t *testing.T) {
 					r := get(t, server.url("/"))
 					r.Method = method
 					r.Headers.Set("Idempotency-Key", "same")
-					switch {
-					case body == "empty":
+					switch body {
+					case "empty":
 						r.Body = []byte{}
-					case body == "some":
+					case "some":
 						r.Body = []byte("data")
 					}
 					resp, failure := c.Do(t.Context(), r)
@@ -124,9 +124,10 @@ func TestConnectionsOfAHostAreBounded(t *testing.T) {
 	t.Cleanup(server.Close)
 	c := client(t, func(o *outbound.Options) { o.MaxConnsPerHost = 3 })
 	done := make(chan *outbound.Failure, 12)
+	r := get(t, server.URL+"/")
 	for range 12 {
 		go func() {
-			_, failure := c.Do(t.Context(), get(t, server.URL+"/"))
+			_, failure := c.Do(t.Context(), r)
 			done <- failure
 		}()
 	}

@@ -32,14 +32,11 @@ type Subject struct {
 	Good func() systemtasks.Call
 	// Hang makes a call whose endpoint takes the request and never answers. The channel says that it has come.
 	Hang func() (systemtasks.Call, <-chan struct{})
-	// Echo makes a call that sends Secret, by way of a secretRef, to an endpoint that gives it back in every place and encoding it can.
+	// Echo makes a call that sends Plain, by way of a secretRef, to an endpoint that gives it back in every place and encoding it can.
 	Echo func() systemtasks.Call
 }
 
-// Secret is the value of every reference that Resolve is asked for. All encodings change it.
-const Secret = `s3cr3t "Wert" / für + 100%? <ok>`
-
-// Plain is Secret for places that take printable ASCII only.
+// Plain is the value of every reference that Resolve is asked for: printable ASCII, which all encodings change.
 const Plain = `s3cr3t "value" / for + 100%? <ok>`
 
 // Resolve gives Plain, behind whatever reference.
@@ -111,19 +108,20 @@ func endedUnderWay(t *testing.T, s Subject) {
 	defer cancel()
 	done := make(chan systemtasks.Outcome, 1)
 	go func() { done <- s.Task.Run(ctx, call) }()
-	limit := time.After(soon)
+	ended, stop := context.WithTimeout(t.Context(), soon)
+	defer stop()
 	select {
 	case <-came:
 	case out := <-done:
 		require.FailNow(t, "the call ended before it was canceled", "%+v", out)
-	case <-limit:
+	case <-ended.Done():
 		require.FailNow(t, "the request never came")
 	}
 	cancel()
 	select {
 	case out := <-done:
 		require.Equal(t, systemtasks.Released{Sent: true}, out)
-	case <-limit:
+	case <-ended.Done():
 		require.FailNow(t, "the task did not return after its context ended")
 	}
 }
@@ -137,8 +135,15 @@ func oddInput(t *testing.T, s Subject) {
 	}
 	odd := []any{
 		nil, true, "", "\x00", "\xff\xfe", "\r\nX: y", strings.Repeat("x", 100_000), json.Number("-1"), json.Number("1e400"), json.Number("1.5"),
-		json.Number("99999999999999999999"), []any{}, []any{map[string]any{}}, map[string]any{}, map[string]any{"": nil}, map[string]any{"a\x00b": "c\nd"},
-		map[string]any{"secretRef": "x"}, map[string]any{"x": map[string]any{"secretRef": map[string]any{"name": "..", "key": "/"}}}, deep,
+		json.Number("99999999999999999999"),
+		[]any{},
+		[]any{map[string]any{}},
+		map[string]any{},
+		map[string]any{"": nil},
+		map[string]any{"a\x00b": "c\nd"},
+		map[string]any{"secretRef": "x"},
+		map[string]any{"x": map[string]any{"secretRef": map[string]any{"name": "..", "key": "/"}}},
+		deep,
 	}
 	keys := slices.Sorted(maps.Keys(s.Good().Input))
 	for _, key := range append(keys, "headers", "metadata", "request", "body", "query", "timeoutMs", "unheard of") {
@@ -216,7 +221,7 @@ func checkOutput(t *testing.T, output map[string]any) {
 	require.NoError(t, err)
 }
 
-// NoSecret looks for Secret and Plain in all encodings of contract 2.7 in whatever an outcome shows.
+// NoSecret looks for Plain in all encodings of contract 2.7 in whatever an outcome shows.
 func NoSecret(t *testing.T, out systemtasks.Outcome) {
 	t.Helper()
 	var shown string
@@ -229,7 +234,7 @@ func NoSecret(t *testing.T, out systemtasks.Outcome) {
 	}
 	require.Contains(t, shown, systemtasks.Mask, "the endpoint must have given it back")
 	lower := strings.ToLower(shown)
-	for _, secret := range []string{Secret, Plain, "user:" + Plain} {
+	for _, secret := range []string{Plain, "user:" + Plain} {
 		quoted, err := json.Marshal(secret)
 		require.NoError(t, err)
 		for name, form := range map[string]string{
