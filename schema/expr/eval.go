@@ -134,11 +134,6 @@ func (e *evaluation) node(n *node, depth int) (any, error) {
 		return list, err
 	case mapNode:
 		object := make(map[string]any, len(n.items))
-		for _, key := range n.keys {
-			if err := e.spend(textSize(key) + 1); err != nil {
-				return nil, err
-			}
-		}
 		err := e.items(n, depth, func(i int, v any) { object[n.keys[i]] = v })
 		return object, err
 	}
@@ -149,7 +144,7 @@ func (e *evaluation) items(n *node, depth int, put func(i int, v any)) error {
 	if depth+1 > e.limits.Depth {
 		return &LimitError{Deep: true, Limit: e.limits.Depth}
 	}
-	if err := e.spend(2 + max(0, len(n.items)-1)); err != nil {
+	if err := e.spend(n.size); err != nil {
 		return err
 	}
 	for i := range n.items {

@@ -23,7 +23,7 @@ type ValueTemplate struct {
 type node struct {
 	kind     nodeKind
 	constant any
-	size     int // of a constant as compact JSON
+	size     int // as compact JSON: of a constant all of it, of a list or map what stands around its items
 	depth    int // levels of maps and lists in a constant
 	text     Template
 	keys     []string
@@ -105,18 +105,19 @@ func constant(v any, depth int) node {
 	return node{constant: v, size: size, depth: depth}
 }
 
-// folded turns a map or list of constants into one constant, so that evaluating it costs nothing.
+// folded sizes a map or list, and turns one of constants into one constant, so that evaluating it costs nothing.
 func (n node) folded() node {
-	size, depth := 2+max(0, len(n.items)-1), 0
-	for i, item := range n.items {
+	n.size = 2 + max(0, len(n.items)-1)
+	for _, key := range n.keys {
+		n.size += textSize(key) + 1
+	}
+	size, depth := n.size, 0
+	for _, item := range n.items {
 		if item.kind != constantNode {
 			return n
 		}
 		size += item.size
 		depth = max(depth, item.depth)
-		if n.kind == mapNode {
-			size += textSize(n.keys[i]) + 1
-		}
 	}
 	return node{constant: n.build(func(i int) any { return n.items[i].constant }), size: size, depth: depth + 1}
 }

@@ -82,8 +82,26 @@ func TestDecodeAccepts(t *testing.T) {
 	require.ErrorContains(t, err, "must be a JSON object, not list")
 }
 
-// A reason never stops a report: it is mended where the caller says so, and nowhere else.
-func TestMend(t *testing.T) {
+// FC-128: NUL in a text is data: kept by reading and by writing.
+func TestFC_128_NULInATextIsKept(t *testing.T) {
+	t.Parallel()
+	value, err := jsontext.Decode([]byte(`{"out\u0000put":"a\u0000b"}`), jsontext.Limits{})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"out\x00put": "a\x00b"}, value)
+	text, err := jsontext.Encode(value)
+	require.NoError(t, err)
+	require.Equal(t, `{"out\u0000put":"a\u0000b"}`, string(text))
+}
+
+// BG-58: a SWITCH compares numbers in one form: 1 and 1.0 are the same case.
+func TestBG_58_OneFormOfANumber(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, jsontext.CanonicalNumber("1"), jsontext.CanonicalNumber("1.0"))
+	require.Equal(t, json.Number("1"), jsontext.CanonicalNumber("10e-1"))
+}
+
+// FC-127: a reason never stops a report: it is mended where the caller says so, and nowhere else.
+func TestFC_127_ReasonIsMended(t *testing.T) {
 	t.Parallel()
 	reason := jsontext.Limits{Mend: func(pointer string) bool { return strings.HasSuffix(pointer, "/reason") }}
 	for text, want := range map[string]string{
