@@ -27,7 +27,7 @@ func (c *call) readBody() (*fields, error) {
 	if len(text) == 0 {
 		return newFields("", map[string]any{}), nil
 	}
-	value, err := jsontext.DecodeObject(text, jsontext.Limits{Bytes: len(text), Depth: execution.MaxDepth})
+	value, err := jsontext.DecodeObject(text, jsontext.Limits{Bytes: len(text), Depth: execution.MaxDepth, Mend: mendable})
 	if err != nil {
 		return nil, badJSON("", err)
 	}

@@ -1,10 +1,12 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"nf/runtime/auth"
 	"nf/runtime/engine"
@@ -174,6 +176,9 @@ func (c *call) results(out []any, single bool, err error) (any, error) {
 	return map[string]any{"results": out}, nil
 }
 
+// recordWait bounds how long a report waits for an execution that is locked elsewhere.
+const recordWait = 10 * time.Second
+
 func (c *call) report() (any, error) {
 	items, ids, single, err := c.items()
 	if err != nil {
@@ -189,7 +194,9 @@ func (c *call) report() (any, error) {
 		for j, i := range indexes {
 			wanted[j] = ends[i]
 		}
-		return c.reported(c.s.Engine.Record(c.Context(), wanted)), nil
+		ctx, cancel := context.WithTimeout(c.Context(), recordWait)
+		defer cancel()
+		return c.reported(c.s.Engine.Record(ctx, wanted)), nil
 	})
 	return c.results(out, single, err)
 }

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -62,6 +63,9 @@ type Server struct {
 	polls map[string]int // open long polls by key
 }
 
+// wildcard is a named part of a path.
+var wildcard = regexp.MustCompile(`\{[^}]*\}`)
+
 // maxPolls bounds the open long polls of one key (contract 4.1).
 const maxPolls = 1000
 
@@ -74,13 +78,15 @@ func New(deps Deps) *Server {
 	s.closing, s.close = context.WithCancel(context.Background()) //nolint:contextcheck // outlives any request
 	s.routes = s.table()
 	s.openapi = openAPI(s.routes, deps.Version)
-	methods := map[string][]string{}
+	methods, pattern := map[string][]string{}, map[string]string{}
 	for i := range s.routes {
 		r := &s.routes[i]
 		s.mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, q *http.Request) { s.serve(w, q, r) })
-		methods[r.path] = append(methods[r.path], r.method)
+		shape := wildcard.ReplaceAllString(r.path, "{}") // {workflow} and {id} are one place in a path
+		methods[shape], pattern[shape] = append(methods[shape], r.method), r.path
 	}
-	for path, allowed := range methods {
+	for shape, allowed := range methods {
+		path := pattern[shape]
 		s.mux.HandleFunc(path, func(w http.ResponseWriter, q *http.Request) {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
 			s.refuse(w, requestID(q), &failure{code: codeMethodNotAllowed, message: q.Method + " is not offered here; use " + strings.Join(allowed, " or ")})

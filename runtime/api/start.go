@@ -8,6 +8,7 @@ import (
 
 	"nf/runtime/engine"
 	"nf/runtime/store"
+	"nf/schema/spec"
 )
 
 // Started is what a start says (contract 4.2).
@@ -69,8 +70,7 @@ func startFailure(request engine.StartRequest, err error) error {
 	case errors.Is(err, engine.ErrRetired):
 		return &failure{code: codeRetired, message: fmt.Sprintf("workflow %q is retired: its file is gone; running executions finish", request.Workflow)}
 	case errors.Is(err, engine.ErrSchemaViolation):
-		return &failure{code: codeSchemaViolation, message: err.Error(), details: map[string]any{
-			"field": "/input", "findings": []map[string]string{{"pointer": "/input", "message": err.Error()}}}}
+		return &failure{code: codeSchemaViolation, message: err.Error(), details: map[string]any{"field": "/input", "findings": mismatches(err)}}
 	case errors.Is(err, engine.ErrIdempotencyMismatch):
 		return &failure{code: codeIdemMismatch, message: err.Error(), details: map[string]any{"field": "/idempotencyKey"}}
 	case errors.Is(err, engine.ErrTooLarge):
@@ -81,6 +81,19 @@ func startFailure(request engine.StartRequest, err error) error {
 		return &failure{code: codeUnavailable, message: "the database did not answer the commit; repeat with the same idempotencyKey", details: map[string]any{"outcome": "unknown"}}
 	}
 	return err
+}
+
+// mismatches lists how an input does not match a schema, at JSON Pointers into the body.
+func mismatches(err error) []map[string]string {
+	var m *spec.Mismatch
+	if !errors.As(err, &m) {
+		return []map[string]string{{"pointer": "/input", "message": err.Error()}}
+	}
+	list := make([]map[string]string, len(m.Problems))
+	for i, p := range m.Problems {
+		list[i] = map[string]string{"pointer": "/input" + p.Pointer, "message": p.Message}
+	}
+	return list
 }
 
 // startBatch judges each item by itself, in order.
