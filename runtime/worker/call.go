@@ -178,11 +178,7 @@ func (c *call) prepare(ctx context.Context) (request systemtasks.Call, task syst
 		Secrets: c.pool.secret,
 	}
 	if key := c.line.info.Key; key.TargetID != 0 {
-		if request.Target, ok = snapshot.TargetByID(key.TargetNS, key.TargetID); !ok {
-			return request, nil, &engine.Report{
-				Status: execution.FailedTerm, Cause: execution.CauseInvalidRequest, Reason: "the task's Target is not declared any more",
-			}, nil
-		}
+		request.Target, _ = snapshot.TargetByID(key.TargetNS, key.TargetID) // in force; gone: the task says so
 	}
 	return request, task, nil, nil
 }
@@ -266,7 +262,7 @@ func (c *call) record(ctx context.Context, what engine.What) {
 		ID: c.lease.ID, TaskNo: c.lease.TaskNo, Attempt: c.lease.Attempt.Attempt, Place: execution.InLease, Fence: c.lease.Fence, What: what,
 	}
 	for wait := 50 * time.Millisecond; !c.lost(); wait = min(2*wait, 2*time.Second) {
-		result := c.pool.opt.Engine.Record(base, []engine.End{end})[0]
+		result := c.pool.engine.Record(base, []engine.End{end})[0]
 		if result.Err == nil {
 			return
 		}

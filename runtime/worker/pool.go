@@ -37,13 +37,14 @@ const (
 	claimsAtOnce = 4
 	// watchEvery is how often the leases of calls under way are looked up.
 	watchEvery = time.Second
+	// afterDrain is how long the pool waits for calls that it has canceled.
+	afterDrain = 5 * time.Second
 )
 
 // Options are what a Pool needs. Notifier, Metrics and Log may be nil.
 type Options struct {
 	Store    *store.Store
 	Registry *registry.Registry
-	Engine   *engine.Engine
 	Queue    *queue.Queue
 	Runner   *queue.Runner
 	Notifier *store.Notifier
@@ -64,9 +65,12 @@ type Pool struct {
 	wake  chan struct{}
 	nodes nodes
 
+	// Set by Run, before the first call.
+	engine *engine.Engine
+
 	mu     sync.Mutex
 	lines  map[store.QueueAt]*line
-	order  []*line // rotation
+	order  []*line // rotation: served longest ago first
 	busy   int     // places taken, claims under way included
 	claims int
 	calls  map[store.LeaseKey]*call
@@ -108,9 +112,10 @@ func New(opt Options) *Pool {
 }
 
 // Run claims and executes until ctx ends, then claims nothing more, lets calls under way go on for the drain, cancels what is left, gives it back, and
-// returns. The engine must run longer than the pool.
-func (p *Pool) Run(ctx context.Context) error {
+// returns. The engine, which was made with the pool as one of its Eager, must run longer than the pool.
+func (p *Pool) Run(ctx context.Context, e *engine.Engine) error {
 	p.mu.Lock()
+	p.engine = e
 	p.base, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	p.mu.Unlock()
 	defer p.cancel()
@@ -136,6 +141,8 @@ func (p *Pool) drain(ctx context.Context) {
 	}()
 	t := time.NewTimer(p.opt.Drain)
 	defer t.Stop()
+	left := time.NewTimer(p.opt.Drain + time.Hour)
+	defer left.Stop()
 	watch := time.NewTicker(watchEvery)
 	defer watch.Stop()
 	for {
@@ -146,6 +153,10 @@ func (p *Pool) drain(ctx context.Context) {
 			p.watch(context.WithoutCancel(ctx))
 		case <-t.C:
 			p.cancel()
+			left.Reset(afterDrain)
+		case <-left.C: // a task that does not honour its context: its lease ends with the runner
+			p.opt.Log.Warn("calls are left behind that do not end", telemetry.KeyCount, p.Busy())
+			return
 		}
 	}
 }
@@ -166,7 +177,7 @@ func (p *Pool) line(info store.QueueInfo) *line {
 	if !ok && p.serves(info) {
 		l = &line{info: info, tags: p.opt.Queue.GateTags(info)}
 		p.lines[info.QueueAt] = l
-		p.order = append(p.order, l)
+		p.order = slices.Insert(p.order, 0, l) // never served: before all others
 	}
 	return l
 }
@@ -510,6 +521,7 @@ func (p *Pool) Reserve(at store.QueueAt, key execution.QueueKey, n int) []store.
 	}
 	l.running += n
 	p.busy += n
+	p.rotate(l)
 	return slices.Repeat([]store.Seat{{Holder: no, LeaseMs: store.MaxLease}}, n)
 }
 
