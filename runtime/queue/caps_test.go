@@ -72,20 +72,9 @@ func (s storm) run(t testing.TB, w *queuetest.World) map[string]int {
 		}
 	}
 	over := make(chan struct{})
-	go func() {
-		group.Wait()
-		close(over)
-	}()
-	for tick := time.NewTicker(100 * time.Millisecond); ; {
-		select {
-		case <-tick.C:
-			w.GiveUp()
-			continue
-		case <-over:
-			tick.Stop()
-		}
-		break
-	}
+	go w.GiveUpUntil(over)
+	group.Wait()
+	close(over)
 	select {
 	case err := <-failures:
 		require.NoError(t, err)

@@ -297,3 +297,16 @@ func (h *hub) take(p *poll) []Given {
 	p.got, p.busy = nil, false
 	return got
 }
+
+// parked counts the polls in the lines, each once.
+func (h *hub) parked() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := map[*poll]bool{}
+	for _, l := range h.lines {
+		for _, p := range l.polls {
+			all[p] = true
+		}
+	}
+	return len(all)
+}

@@ -285,3 +285,6 @@ func (q *Queue) failed(ctx context.Context, loop string, err error) {
 func jitter(d time.Duration) time.Duration {
 	return d*4/5 + time.Duration(mathrand.Int64N(int64(d*2/5)+1))
 }
+
+// Waiting gives the number of parked polls.
+func (q *Queue) Waiting() int { return q.hub.parked() }

@@ -2,7 +2,11 @@
 
 package queuetest
 
-import "github.com/stretchr/testify/require"
+import (
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
 
 // WatchCaps makes the database itself hold every commit to the caps and permits, and keep the history of grants and ends in the order of their
 // commits.
@@ -73,4 +77,18 @@ func (w *World) GiveUp() {
 		s AS (DELETE FROM nf_lease_sem p USING d WHERE p.ns = d.ns AND p.exec_id = d.exec_id AND p.task_no = d.task_no)
 		INSERT INTO nf_ready (ns, queue_id, lane, kind, exec_id, task_no, attempt, scope_no, slot, rev_id, def_id, def_rev, retries_left, scheduled_at, visible_at)
 		SELECT ns, queue_id, lane, kind, exec_id, task_no, attempt, scope_no, slot, rev_id, def_id, def_rev, retries_left, scheduled_at, visible_at FROM d`)
+}
+
+// GiveUpUntil gives up ten times a second until stop is closed.
+func (w *World) GiveUpUntil(stop <-chan struct{}) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			w.GiveUp()
+		}
+	}
 }

@@ -42,7 +42,21 @@ type World struct {
 // New makes a world in which the objects are declared.
 func New(t testing.TB, objects ...schema.Object) *World {
 	t.Helper()
-	url := storetest.URL(t)
+	w := open(t, storetest.URL(t))
+	w.Declare(objects...)
+	return w
+}
+
+// Join opens a world that another process has made.
+func Join(t testing.TB, url string) *World {
+	t.Helper()
+	w := open(t, url)
+	w.refresh()
+	return w
+}
+
+func open(t testing.TB, url string) *World {
+	t.Helper()
 	w := &World{
 		T: t, URL: url, Store: storetest.Open(t, url), Guard: clock.NewGuard(clock.System{}), applied: map[schema.Address]schema.Object{},
 	}
@@ -52,7 +66,6 @@ func New(t testing.TB, objects ...schema.Object) *World {
 	w.SQL, err = pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(w.SQL.Close)
-	w.Declare(objects...)
 	return w
 }
 
@@ -75,7 +88,14 @@ func (w *World) Declare(objects ...schema.Object) {
 	done, err := w.Store.Apply(ctx, req, w.changes)
 	require.NoError(w.T, err)
 	w.generation = done.Generation
+	w.refresh()
+}
+
+func (w *World) refresh() {
+	w.T.Helper()
+	ctx := context.Background() //nolint:forbidigo // also used in clean-ups
 	if w.Registry == nil {
+		var err error
 		w.Registry, err = registry.Open(ctx, w.Store)
 		require.NoError(w.T, err)
 	}
