@@ -1,0 +1,318 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"nf/cmd/nf/internal/view"
+	"nf/runtime/auth"
+	"nf/runtime/clock"
+	"nf/runtime/pgdev"
+	"nf/runtime/registry"
+	"nf/runtime/secret"
+	"nf/runtime/store"
+	"nf/runtime/telemetry"
+)
+
+// devKey is the file of .nf/dev that keeps the API key, devKeyName the key's name.
+const (
+	devKey     = "key"
+	devKeyName = "nf-dev"
+)
+
+func (sh *shell) devCommand() *cli.Command {
+	return &cli.Command{
+		Name: "dev", Usage: "run the files of this folder on a private Postgres", ArgsUsage: "[DIR]",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Usage: "address of the API (" + defaultListen + ")"},
+			&cli.BoolFlag{Name: "reset", Usage: "begin with an empty database"},
+			&cli.BoolFlag{Name: "no-run", Usage: "the database only"},
+		},
+		Action: sh.action(0, 1, "at most one folder", sh.dev),
+	}
+}
+
+func (sh *shell) dev() error {
+	dir, err := sh.devFolder()
+	if err != nil {
+		return err
+	}
+	if env := sh.settings.envName.value; env != "" && env != devEnvironment {
+		return usage("nf dev is environment %s, not %s", devEnvironment, env).hinted("for another environment: nf run --env %s", env)
+	}
+	if sh.c.IsSet("database-url") {
+		return usage("nf dev runs a private database of its own").hinted("for another one: nf run --database-url URL --env NAME")
+	}
+	address, err := sh.devAddress()
+	if err != nil {
+		return err
+	}
+	opt, err := sh.runnerOptions()
+	if err != nil {
+		return err
+	}
+	if c, ok := opt.secrets.(interface{ Close() error }); ok {
+		defer func() { _ = c.Close() }()
+	}
+	folder, err := pgdev.OpenFolder(sh.ctx(), dir)
+	var used *pgdev.InUseError
+	if errors.As(err, &used) {
+		return &exitError{code: exitStale, message: err.Error(), hint: "its URL and key are found by themselves: run nf start, nf get, nf apply here", cause: err}
+	}
+	if err != nil {
+		return fail("%w", err)
+	}
+	defer func() { _ = folder.Close() }()
+	server, err := sh.devServer(folder)
+	if err != nil {
+		return err
+	}
+	defer sh.stopServer(server)
+	s, err := store.Open(sh.ctx(), store.Config{URL: server.URL(), MaxConns: opt.maxConns, AppName: "nf dev"})
+	if err != nil {
+		return storeError(err)
+	}
+	defer s.Close()
+	if err := s.Migrate(sh.ctx(), Build, devEnvironment); err != nil {
+		return storeError(err)
+	}
+	opt.database, opt.private, opt.env = server.URL(), true, devEnvironment
+	d := &devProcess{shell: sh, dir: dir, folder: folder, server: server, store: s, opt: opt}
+	if sh.c.Bool("no-run") {
+		return d.databaseOnly()
+	}
+	return d.run(address)
+}
+
+// devFolder gives the project's folder. Without an nf.yaml there is nothing to run.
+func (sh *shell) devFolder() (string, error) {
+	start := sh.settings.workDir
+	if arg := sh.c.Args().First(); arg != "" {
+		if start = arg; !filepath.IsAbs(arg) {
+			start = filepath.Join(sh.settings.workDir, arg)
+		}
+		if !isFolder(start) {
+			return "", usage("%s is not a folder", arg)
+		}
+	}
+	if dir := findProject(start); dir != "" {
+		return dir, nil
+	}
+	p, err := readProject(sh.ctx(), start, fromFiles)
+	if err != nil {
+		return "", err
+	}
+	if err := sh.tellFindings(checkedOf(&p, p.findings)); err != nil {
+		return "", err
+	}
+	sh.helpEmptyFolder(p.findings)
+	return "", quiet(codeOfFindings(p.findings))
+}
+
+// devAddress gives the address of the API, which is loopback: its key lies in a file of this folder.
+func (sh *shell) devAddress() (string, error) {
+	address := sh.settings.pick(sh.c, "listen", "NF_LISTEN", defaultListen)
+	host, _, err := net.SplitHostPort(address.value)
+	if err != nil {
+		return "", usage("--listen %q is not host:port", address.value)
+	}
+	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return "", usage("nf dev listens on a loopback address only, not %q", address.value).hinted("to serve other machines: nf run --listen %s", address.value)
+	}
+	return address.value, nil
+}
+
+func (sh *shell) devServer(folder *pgdev.Folder) (*pgdev.Server, error) {
+	binaries, err := pgdev.FindAll(sh.ctx(), sh.env["NF_PG_BIN"])
+	if err != nil {
+		return nil, fail("%w", err)
+	}
+	o := pgdev.Options{Binaries: binaries}
+	if sh.c.Bool("reset") {
+		if err := folder.Reset(sh.ctx(), o); err != nil {
+			return nil, fail("reset: %w", err)
+		}
+	}
+	server, err := folder.Start(sh.ctx(), o)
+	if err != nil {
+		return nil, fail("private Postgres: %w", err)
+	}
+	return server, nil
+}
+
+func (sh *shell) stopServer(server *pgdev.Server) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(sh.ctx()), 30*time.Second)
+	defer cancel()
+	if err := server.Stop(ctx); err != nil {
+		sh.say("warning: stopping the private Postgres: %v", err)
+	}
+}
+
+// devProcess is a running nf dev.
+type devProcess struct {
+	*shell
+	dir    string
+	folder *pgdev.Folder
+	server *pgdev.Server
+	store  *store.Store
+	opt    runnerOptions
+}
+
+// databaseOnly keeps the database and the files in it for an nf run beside.
+func (d *devProcess) databaseOnly() error {
+	reg, err := registry.Open(d.ctx(), d.store)
+	if err != nil {
+		return storeError(err)
+	}
+	if err := d.applyFiles(d.ctx(), reg, d.opt.secrets); err != nil {
+		return err
+	}
+	if err := d.folder.WriteState(pgdev.State{DatabaseURL: d.server.URL(), DataDir: d.server.Dir()}); err != nil {
+		return fail("state of nf dev: %w", err)
+	}
+	d.say("%s", view.DevDatabase(d.server.URL()))
+	select {
+	case <-d.ctx().Done():
+		return stopped(d.ctx())
+	case <-d.server.Done():
+		return fail("the private Postgres has ended; its log is in %s", d.server.Dir())
+	}
+}
+
+// run serves the API and runs what is in force.
+func (d *devProcess) run(address string) error {
+	ctx, cancel := context.WithCancelCause(d.ctx())
+	defer cancel(nil)
+	front, err := listen(ctx, address)
+	if err != nil {
+		return fail("%w", err).hinted("another nf may run there; --listen 127.0.0.1:0 takes a free port")
+	}
+	front.serve()
+	r, err := newRunner(ctx, d.store, front, d.opt)
+	if err != nil {
+		front.close(ctx)
+		return storeError(err)
+	}
+	key, err := d.key(ctx, auth.New(d.store, clock.System{}))
+	if err != nil {
+		front.close(ctx)
+		return err
+	}
+	gone := errors.New("the private Postgres has ended; its log is in " + d.server.Dir())
+	go func() {
+		select {
+		case <-d.server.Done():
+			cancel(gone)
+		case <-ctx.Done():
+		}
+	}()
+	err = r.run(ctx, func(ctx context.Context) error {
+		if err := d.applyFiles(ctx, r.registry, d.opt.secrets); err != nil {
+			return err
+		}
+		state := pgdev.State{DatabaseURL: d.server.URL(), DataDir: d.server.Dir(), URL: front.url(), APIKey: key}
+		if err := d.folder.WriteState(state); err != nil {
+			return fail("state of nf dev: %w", err)
+		}
+		d.say("%s", view.DevReady(front.url(), exampleWorkflow(r.registry.Snapshot())))
+		return nil
+	}, nil)
+	if errors.Is(context.Cause(ctx), gone) {
+		return fail("%w", gone)
+	}
+	return storeError(err)
+}
+
+// exampleWorkflow names a workflow that could be started, "" if there is none.
+func exampleWorkflow(snap *registry.Snapshot) string {
+	for _, o := range snap.Objects("Workflow", 0) {
+		if o.Retired() {
+			continue
+		}
+		if o.Address.Namespace != "default" {
+			return o.Address.Namespace + "/" + o.Address.Name
+		}
+		return o.Address.Name
+	}
+	return ""
+}
+
+// applyFiles puts the files of the folder in force. Broken ones are told and leave what is in force alone.
+func (d *devProcess) applyFiles(ctx context.Context, reg *registry.Registry, provider secret.Provider) error {
+	p, err := readProject(ctx, d.dir, fromFiles)
+	if err != nil {
+		return d.notUsed(ctx, err)
+	}
+	if p.findings.HasErrors() && !p.bundle.Empty {
+		if err := d.tellFindings(checkedOf(&p, p.findings)); err != nil {
+			return err
+		}
+		return d.notUsed(ctx, p.findings.Err())
+	}
+	if c := collisionsOf(p.bundle.Set, provider); len(c) > 0 {
+		return d.notUsed(ctx, refused("%s", c[0]))
+	}
+	made, in, err := planProject(ctx, d.store, &p, devEnvironment, true, d.env)
+	if err != nil {
+		return storeError(err)
+	}
+	if d.settings.output == "text" {
+		if err := d.tellPlan(&p, &made); err != nil {
+			return err
+		}
+	}
+	if !made.OK() {
+		return d.notUsed(ctx, made.Findings.Err())
+	}
+	result, err := reg.Apply(ctx, made, in, registry.ApplyOptions{Actor: d.settings.actor(), Build: Build})
+	if err != nil {
+		return storeError(err)
+	}
+	if !result.Unchanged {
+		d.print(view.Applied(result.Generation, devEnvironment))
+	}
+	return nil
+}
+
+// notUsed says that the files are left out. nf dev stays up: they can be mended and applied.
+func (d *devProcess) notUsed(ctx context.Context, why error) error {
+	if ctx.Err() != nil {
+		return stopped(ctx)
+	}
+	d.opt.log.Error("the files are not used: mend them, then nf apply", telemetry.KeyError, why)
+	return nil
+}
+
+// key gives the API key of nf dev: that of the last time, if the database still knows it, else a new one.
+func (d *devProcess) key(ctx context.Context, keys *auth.Keys) (string, error) {
+	operator := auth.Operator("nf dev")
+	create := func() (string, error) {
+		if _, err := keys.Revoke(ctx, operator, devKeyName); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return "", err
+		}
+		return keys.Create(ctx, operator, devKeyName, []auth.Scope{auth.Admin}, nil, nil)
+	}
+	key, err := d.folder.Secret(devKey, create)
+	if err != nil {
+		return "", fail("key of nf dev: %w", err)
+	}
+	_, err = keys.Check(ctx, key, "nf dev")
+	if errors.Is(err, auth.ErrUnauthenticated) {
+		if err := os.Remove(filepath.Join(d.folder.Path(), devKey)); err != nil {
+			return "", fail("key of nf dev: %w", err)
+		}
+		key, err = d.folder.Secret(devKey, create)
+		if err != nil {
+			return "", fail("key of nf dev: %w", err)
+		}
+		return key, nil
+	}
+	return key, storeError(err)
+}

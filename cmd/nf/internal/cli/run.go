@@ -1,0 +1,307 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"nf/runtime/registry"
+	"nf/runtime/secret"
+	"nf/runtime/store"
+	"nf/runtime/telemetry"
+	"nf/runtime/worker"
+	"nf/schema"
+	"nf/systemtasks/outbound"
+)
+
+// defaultListen is where a runner's API listens unless it is told otherwise.
+const defaultListen = "127.0.0.1:7420"
+
+func (sh *shell) runCommand() *cli.Command {
+	return &cli.Command{
+		Name: "run", Usage: "run workflows: the runner process with its API",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Usage: "address of the API (" + defaultListen + ")"},
+			&cli.IntFlag{Name: "executors", Usage: "calls at once of one target (20)"},
+			&cli.BoolFlag{Name: "once", Usage: "end when nothing is ready, leased or due"},
+			&cli.StringSliceFlag{Name: "project-dir", Aliases: []string{"C"}, Usage: "folder of a project; repeatable"},
+		},
+		Action: sh.lenientAction(true, 0, -1, "", sh.runRunner),
+	}
+}
+
+func (sh *shell) runRunner() error {
+	if name := sh.c.Args().First(); name != "" {
+		return usage("nf run starts a runner and takes no argument").hinted("to start the workflow: nf start %s", name)
+	}
+	opt, err := sh.runnerOptions()
+	if err != nil {
+		return err
+	}
+	db, err := sh.settings.database(sh.c)
+	if err != nil {
+		return err
+	}
+	if opt.env, err = sh.settings.needEnv(db); err != nil {
+		return err
+	}
+	opt.database, opt.private = db.value, db.from == fromState
+	if c, ok := opt.secrets.(io.Closer); ok {
+		defer func() { _ = c.Close() }()
+	}
+	migrate, err := sh.env.boolean("NF_DB_MIGRATE", true)
+	if err != nil {
+		return err
+	}
+	address := sh.settings.pick(sh.c, "listen", "NF_LISTEN", defaultListen).value
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usage("--listen %q is not host:port", address)
+	}
+	d, err := listen(sh.ctx(), address)
+	if err != nil {
+		return fail("%w", err).hinted("another address: --listen 127.0.0.1:0 takes a free port")
+	}
+	d.serve()
+	sh.tellDatabase(db)
+	s, err := store.Open(sh.ctx(), store.Config{URL: opt.database, MaxConns: opt.maxConns, AppName: "nf run " + opt.id})
+	if err != nil {
+		return storeError(err)
+	}
+	defer s.Close()
+	if ready, err := sh.awaitSchema(s, d, opt, migrate); err != nil || !ready {
+		d.close(sh.ctx())
+		return err
+	}
+	r, err := newRunner(sh.ctx(), s, d, opt)
+	if err != nil {
+		d.close(sh.ctx())
+		return storeError(err)
+	}
+	quiet := r.untilQuiet
+	if !sh.c.Bool("once") {
+		quiet = nil
+	}
+	return storeError(r.run(sh.ctx(), func(ctx context.Context) error {
+		opt.log.Info("runner is up", "url", d.url(), telemetry.KeyEnvironment, opt.env, telemetry.KeyRunner, r.number.No(), "version", Version)
+		for _, dir := range sh.projectFolders() {
+			if err := sh.adoptFiles(ctx, r, dir, db); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, quiet))
+}
+
+// runnerOptions reads the settings of a runner.
+func (sh *shell) runnerOptions() (opt runnerOptions, err error) {
+	if opt.log, err = sh.logger(); err != nil {
+		return opt, err
+	}
+	if opt.executors, err = sh.env.integer("NF_EXECUTORS", worker.DefaultExecutors, 1); err != nil {
+		return opt, err
+	}
+	if sh.c.IsSet("executors") {
+		if opt.executors = sh.c.Int("executors"); opt.executors < 1 {
+			return opt, usage("--executors %d is below 1", opt.executors)
+		}
+	}
+	if opt.maxConns, err = sh.env.integer("NF_DB_MAX_CONNECTIONS", store.DefaultConns, store.MinConns); err != nil {
+		return opt, err
+	}
+	if opt.allowed, err = outbound.ParseAllowedHosts(sh.env["NF_HTTP_ALLOWED_HOSTS"]); err != nil {
+		return opt, usage("NF_HTTP_ALLOWED_HOSTS: %v", err)
+	}
+	opt.secrets, err = secret.Open(secret.Settings{Provider: sh.env["NF_SECRETS_PROVIDER"], Dir: sh.env["NF_SECRETS_DIR"], Environ: sh.environ})
+	if err != nil {
+		return opt, usage("%v", err)
+	}
+	if opt.id = sh.env["NF_RUNNER_ID"]; opt.id == "" {
+		opt.id = runnerID()
+	}
+	return opt, nil
+}
+
+// runnerID is the host's name and a random suffix.
+func runnerID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "runner"
+	}
+	var suffix [4]byte
+	_, _ = rand.Read(suffix[:]) // never fails
+	return host + "-" + hex.EncodeToString(suffix[:])
+}
+
+// lookAgain is how often a runner that is not ready looks whether the schema fits now.
+const lookAgain = 2 * time.Second
+
+// awaitSchema migrates if it may, and waits, up but not ready, while this build does not fit the schema (P4). A database of another environment ends
+// the process (P13). False: it was told to stop before.
+func (sh *shell) awaitSchema(s *store.Store, d *door, opt runnerOptions, migrate bool) (bool, error) {
+	told := ""
+	for {
+		err := fits(sh.ctx(), s, opt.env, migrate)
+		if err == nil {
+			return true, nil
+		}
+		var environment *store.EnvironmentError
+		if errors.As(err, &environment) {
+			return false, storeError(err)
+		}
+		if sh.ctx().Err() != nil {
+			return false, stopped(sh.ctx())
+		}
+		if sh.c.Bool("once") {
+			return false, storeError(err)
+		}
+		if told != err.Error() {
+			told = err.Error()
+			d.wait(told)
+			opt.log.Error("not ready", telemetry.KeyError, told)
+		}
+		if napFor(sh.ctx(), lookAgain) != nil {
+			return false, stopped(sh.ctx())
+		}
+	}
+}
+
+// stopped is nil where the process was told to stop, and the time-out's error where the time was up.
+func stopped(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func fits(ctx context.Context, s *store.Store, env string, migrate bool) error {
+	if migrate {
+		if err := s.Migrate(ctx, Build, env); err != nil {
+			return err
+		}
+	}
+	status, err := s.SchemaStatus(ctx)
+	if err != nil {
+		return err
+	}
+	if err := status.Fits(Build); err != nil {
+		return err
+	}
+	if status.Install.Environment != env {
+		return &store.EnvironmentError{Stored: status.Install.Environment, Asked: env}
+	}
+	return nil
+}
+
+// projectFolders gives the folders of the projects that this runner hosts; none is fine.
+func (sh *shell) projectFolders() []string {
+	dirs := sh.c.StringSlice("project-dir")
+	if len(dirs) == 0 {
+		if v := sh.env["NF_PROJECT_DIR"]; v != "" {
+			dirs = []string{v}
+		}
+	}
+	if len(dirs) == 0 {
+		if sh.settings.projectDir == "" {
+			return nil
+		}
+		return []string{sh.settings.projectDir}
+	}
+	for i, dir := range dirs {
+		if abs, err := filepath.Abs(dir); err == nil {
+			dirs[i] = abs
+		}
+		if found := findProject(dirs[i]); found != "" {
+			dirs[i] = found
+		}
+	}
+	return dirs
+}
+
+// adoptFiles applies a project's files if nothing of the project is in force; else it says when they differ from what is. Files never end the process,
+// however broken (P12); only with --once they do.
+func (sh *shell) adoptFiles(ctx context.Context, r *runner, dir string, db setting) error {
+	log := r.opt.log.With("folder", dir)
+	err := sh.adopt(ctx, r, dir, db, log)
+	if err == nil || ctx.Err() != nil {
+		return stopped(ctx)
+	}
+	if sh.c.Bool("once") {
+		return err
+	}
+	log.Error("the files are not used; what is in force goes on", telemetry.KeyError, err)
+	r.degrade("the files of %s are not used: %v", dir, err)
+	return nil
+}
+
+func (sh *shell) adopt(ctx context.Context, r *runner, dir string, db setting, log *slog.Logger) error {
+	if !isFolder(dir) {
+		return fail("%s is not a folder", dir)
+	}
+	from := fromCommit
+	if db.from == fromState || findProject(dir) == "" {
+		from = fromFiles
+	}
+	p, err := readProject(ctx, dir, from)
+	if err != nil {
+		return err
+	}
+	sh.warnDirty(&p)
+	if p.findings.HasErrors() && !p.bundle.Empty {
+		if err := sh.tellFindings(checkedOf(&p, p.findings)); err != nil {
+			return err
+		}
+		return &exitError{code: codeOfFindings(p.findings), message: p.findings.Err().Error()}
+	}
+	for _, in := range r.registry.Snapshot().Projects() {
+		if in.Name != p.name() || in.Generation == 0 {
+			continue
+		}
+		if string(in.Digest) != digestText(p.bundle.Set) {
+			log.Warn("the files differ from what is in force, which goes on; nf apply puts them in force", telemetry.KeyProject, in.Name, telemetry.KeyGeneration, in.Generation)
+			r.degrade("the files of project %s differ from generation %d, which is in force: run nf apply", in.Name, in.Generation)
+		}
+		return nil
+	}
+	return sh.firstApply(ctx, r, &p, db, log)
+}
+
+func digestText(set schema.Set) string {
+	d := set.Digest()
+	return string(d[:])
+}
+
+// firstApply puts files in force where nothing of their project is. Another runner that does the same at this moment is fine.
+func (sh *shell) firstApply(ctx context.Context, r *runner, p *project, db setting, log *slog.Logger) error {
+	if c := collisionsOf(p.bundle.Set, r.opt.secrets); len(c) > 0 {
+		return refused("%s", c[0])
+	}
+	private := db.from == fromState
+	made, in, err := planProject(ctx, r.store, p, r.opt.env, private, sh.env)
+	if err != nil {
+		return storeError(err)
+	}
+	if !made.OK() {
+		if err := sh.tellPlan(p, &made); err != nil {
+			return err
+		}
+		return &exitError{code: codeOfFindings(made.Findings), message: made.Findings.Err().Error()}
+	}
+	result, err := r.registry.Apply(ctx, made, in, registry.ApplyOptions{Actor: sh.settings.actor(), Build: Build})
+	if errors.Is(err, store.ErrStale) {
+		return r.registry.Refresh(ctx)
+	}
+	if err != nil {
+		return storeError(err)
+	}
+	log.Info("files applied", telemetry.KeyProject, p.name(), telemetry.KeyGeneration, result.Generation)
+	return nil
+}
