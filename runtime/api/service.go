@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"nf/runtime/telemetry"
@@ -56,7 +57,7 @@ func (c *call) health() (any, error) {
 			reasons = append(reasons, degraded...)
 		}
 	}
-	out := map[string]any{"runner": c.s.Runner, "environment": c.s.Environment}
+	out := map[string]any{"runner": c.s.Runner, "environment": c.s.Environment, "namespaces": c.coveredNamespaces()}
 	projects := []projectAnswer{}
 	for _, p := range c.s.Registry.Snapshot().Projects() {
 		projects = append(projects, projectAnswer{Project: p.Name, Generation: p.Generation, Commit: p.Commit, State: "ok"})
@@ -79,6 +80,18 @@ func (c *call) health() (any, error) {
 	}
 	out["status"], out["reasons"], out["projects"] = status, reasons, projects
 	return out, nil
+}
+
+// coveredNamespaces names the namespaces that the key covers: the command line looks for executions in them (contract 5.2).
+func (c *call) coveredNamespaces() []string {
+	names := []string{}
+	for name, number := range c.s.Registry.Snapshot().Namespaces() {
+		if c.who.AllNamespaces() || c.who.Covers(number) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Fleet reads the fleet gauges for the metrics page.
