@@ -27,7 +27,7 @@ func (e *Engine) drain(ctx context.Context) error {
 		}
 		if err != nil {
 			e.log.Warn("drain of marks", "error", err)
-			more = false
+			more, d.next = false, drainIdle // never a hot loop, whatever the last pass had found
 		}
 		if more {
 			continue

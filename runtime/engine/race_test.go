@@ -210,7 +210,9 @@ func TestBG_125_CompletionWhileTheRunIsLockedIsDecidedAtItsRelease(t *testing.T)
 	_, err = tx.Exec(t.Context(), `SELECT FROM nf_exec WHERE ns = $1 AND exec_id = $2 FOR UPDATE`, id.NS, id.Exec)
 	require.NoError(t, err)
 	answer := make(chan engine.EndResult, 1)
-	go func() { answer <- w.Engine.Record(t.Context(), []engine.End{enginetest.EndOf(l, enginetest.Completed(""))})[0] }()
+	go func() {
+		answer <- w.Engine.Record(t.Context(), []engine.End{enginetest.EndOf(l, enginetest.Completed(""))})[0]
+	}()
 	seen := 0
 	require.Eventually(t, func() bool { // it waits, gives up after its lock time-out, and waits again
 		var waiting bool

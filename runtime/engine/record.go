@@ -131,18 +131,40 @@ func (j *job) reply(r EndResult) {
 	}
 }
 
-// wait gives the answer. The job itself stays with its flusher, which answers in any case; only the end of the engine is an answer here.
+// wait gives the answer. The job itself stays with its flusher, which answers in any case.
 func (j *job) wait(e *Engine) EndResult {
+	r, err := await(j.ctx, e, j.answer)
+	if err != nil {
+		return EndResult{Err: err}
+	}
+	return r
+}
+
+// grace is how long after its caller's end an answer is waited for: what has not begun is answered at once by then.
+const grace = 2 * time.Second
+
+// await waits for an answer. Without one, the error says whether something may be stored: ErrUnknownOutcome, or ErrStopped.
+func await[R any](ctx context.Context, e *Engine, answer <-chan R) (r R, err error) {
 	select {
-	case r := <-j.answer:
-		return r
+	case r = <-answer:
+		return r, nil
 	case <-e.done:
+	case <-ctx.Done():
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
 		select {
-		case r := <-j.answer:
-			return r
-		default:
-			return EndResult{Err: ErrStopped}
+		case r = <-answer:
+			return r, nil
+		case <-timer.C:
+			return r, ErrUnknownOutcome
+		case <-e.done:
 		}
+	}
+	select {
+	case r = <-answer:
+		return r, nil
+	default:
+		return r, ErrStopped
 	}
 }
 

@@ -86,17 +86,11 @@ func (j *startJob) reply(r StartResult) {
 }
 
 func (j *startJob) wait(e *Engine) StartResult {
-	select {
-	case r := <-j.answer:
-		return r
-	case <-e.done:
-		select {
-		case r := <-j.answer:
-			return r
-		default:
-			return StartResult{Err: ErrStopped}
-		}
+	r, err := await(j.ctx, e, j.answer)
+	if err != nil {
+		return StartResult{Err: err}
 	}
+	return r
 }
 
 // prepare does what needs no transaction: the revision, the program, the input.

@@ -27,8 +27,8 @@ func Simple(ref, definition string, input map[string]schema.Value) *schema.Task 
 	return &schema.Task{Ref: ref, Type: schema.TypeSimple, Definition: definition, InputParameters: input}
 }
 
-// Wait gives a WAIT of a duration, such as "60s".
-func Wait(ref, duration string) *schema.Task {
+// Wait gives a WAIT of a duration, such as "60s" or a json.Number of seconds.
+func Wait(ref string, duration schema.Value) *schema.Task {
 	return &schema.Task{Ref: ref, Type: schema.TypeWait, InputParameters: map[string]schema.Value{"duration": duration}}
 }
 

@@ -44,6 +44,8 @@ type Options struct {
 	Engine func(*engine.Options)
 	// Store is called before the engine runs, for hooks.
 	Store func(*store.Store)
+	// AppName is the name of the connections of Beside; "" = the test's.
+	AppName string
 	// Broken leaves out the check of the invariants at the end.
 	Broken bool
 }
@@ -73,7 +75,14 @@ func With(t testing.TB, opt Options, objects ...schema.Object) *World {
 // Beside starts a second process on the same database: a store, a registry and an engine of its own.
 func (w *World) Beside(opt Options) *World {
 	w.T.Helper()
-	other := &World{T: w.T, URL: w.URL, Store: storetest.Open(w.T, w.URL)}
+	name := opt.AppName
+	if name == "" {
+		name = w.T.Name()
+	}
+	s, err := store.Open(w.T.Context(), store.Config{URL: w.URL, AppName: name, MaxConns: store.MinConns})
+	require.NoError(w.T, err)
+	w.T.Cleanup(s.Close)
+	other := &World{T: w.T, URL: w.URL, Store: s}
 	other.Run(opt)
 	return other
 }
