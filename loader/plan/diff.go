@@ -59,20 +59,19 @@ func (d *diffing) desired(o schema.Object) {
 		d.plan.Summary.Add++
 		return
 	}
+	if digest == reg.Digest && !reg.Retired && reg.Project == d.in.Project && sameMeta(o.Meta(), reg) {
+		d.plan.Summary.Unchanged++
+		return
+	}
 	before, err := schema.DecodeCanonical(a.Kind, schema.Metadata{Name: a.Name, Namespace: a.Namespace, Labels: reg.Labels, Description: reg.Description}, reg.Spec)
 	if err != nil { // content of a later nf, or a broken row: everything changes
 		before = nil
 	}
 	c.Fields = fields(before, o)
 	c.Revision.Before, c.Digest.Before = reg.Revision, reg.Digest.String()
-	switch {
-	case reg.Retired:
+	c.Action = Change
+	if reg.Retired {
 		c.Action = Unretire
-	case digest == reg.Digest && len(c.Fields) == 0 && reg.Project == d.in.Project:
-		d.plan.Summary.Unchanged++
-		return
-	default:
-		c.Action = Change
 	}
 	if refusal, ok := d.refuse(o, reg, digest, c); ok {
 		d.plan.Refused = append(d.plan.Refused, refusal)
@@ -83,6 +82,11 @@ func (d *diffing) desired(o schema.Object) {
 	d.touchNamed(o)
 	d.plan.Changes = append(d.plan.Changes, c)
 	d.plan.Summary.Change++
+}
+
+// sameMeta says whether labels and description are what is registered; they are no part of a digest.
+func sameMeta(m schema.Metadata, reg *Object) bool {
+	return m.Description == reg.Description && maps.Equal(m.Labels, reg.Labels)
 }
 
 // refuse says whether a desired object may not go in: ownership, then the content of its version.

@@ -243,13 +243,14 @@ func anys(list []string) []any {
 
 // taskRefs gives the references of a list of tasks. It says false if the list is none.
 func taskRefs(list []any) ([]string, bool) {
-	refs := make([]string, 0, len(list))
+	refs, seen := make([]string, 0, len(list)), make(map[string]bool, len(list))
 	for _, item := range list {
 		m, _ := item.(map[string]any)
 		ref, ok := m["taskReferenceName"].(string)
-		if !ok || slices.Contains(refs, ref) {
+		if !ok || seen[ref] {
 			return nil, false
 		}
+		seen[ref] = true
 		refs = append(refs, ref)
 	}
 	return refs, true

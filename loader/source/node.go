@@ -150,10 +150,13 @@ func (d Document) Locate(pointer string, atKey bool) Place {
 	w := &walkTo{file: d.file, flawed: n.flawed}
 	w.enter(n)
 	steps := splitPointer(pointer)
+	if len(steps) == 0 {
+		return w.place(n, false, false).exactly()
+	}
 	for i, step := range steps {
 		n = n.resolve()
 		last := i == len(steps)-1
-		child, entry := step1(n, step)
+		child, entry := down(n, step)
 		if child == nil {
 			return w.place(n, false, last || atKey)
 		}
@@ -168,8 +171,14 @@ func (d Document) Locate(pointer string, atKey bool) Place {
 	return w.place(n, true, atKey)
 }
 
-// step1 goes one step down.
-func step1(n *Node, step string) (*Node, *Entry) {
+// exactly marks a place as exact: the whole document is shown by its first key.
+func (p Place) exactly() Place {
+	p.Exact = true
+	return p
+}
+
+// down goes one step down.
+func down(n *Node, step string) (*Node, *Entry) {
 	switch {
 	case n == nil:
 	case n.Kind == Map:
@@ -246,8 +255,8 @@ func (d Document) Within(r diag.Range, at, n int) diag.Range {
 	return d.file.span(r.Start.Offset+at, r.Start.Offset+at+n)
 }
 
-// Start gives the place of the document's first line.
-func (d Document) Start() diag.Range { return d.file.span(d.start, d.start) }
+// Start gives the place of the document's first key, or of its first byte if it has none.
+func (d Document) Start() diag.Range { return d.Locate("", false).Range }
 
 // splitPointer splits a JSON Pointer into its unescaped steps.
 func splitPointer(pointer string) []string {
@@ -264,4 +273,15 @@ func splitPointer(pointer string) []string {
 // escapeStep escapes one step of a JSON Pointer.
 func escapeStep(step string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(step, "~", "~0"), "/", "~1")
+}
+
+// Text gives the text value at a pointer.
+func (d Document) Text(pointer string) (string, bool) {
+	n := d.Root
+	for _, step := range splitPointer(pointer) {
+		if n, _ = down(n.resolve(), step); n == nil {
+			return "", false
+		}
+	}
+	return n.IsText()
 }
