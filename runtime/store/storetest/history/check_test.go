@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"nf/cmd/nf/internal/history"
+	"nf/runtime/store/storetest/history"
 	"nf/policies/retry"
 	"nf/runtime/execution"
 	"nf/schema"
