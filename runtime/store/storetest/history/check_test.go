@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"nf/runtime/store/storetest/history"
 	"nf/policies/retry"
 	"nf/runtime/execution"
+	"nf/runtime/store/storetest/history"
 	"nf/schema"
 )
 
