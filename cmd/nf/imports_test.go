@@ -46,7 +46,7 @@ var table = []row{
 
 	{pkg: "loader/snapshot", may: "schema/diag", reason: "what cannot be read is a finding with a place"},
 	{pkg: "loader/source", pure: pure, may: "schema/diag"},
-	{pkg: "loader/check", pure: pure, may: "schema schema/diag schema/expr"},
+	{pkg: "loader/check", pure: pure, may: "schema schema/diag schema/expr schema/jsontext"},
 	{pkg: "loader/proto", may: "schema/diag loader/snapshot"},
 	{pkg: "loader/plan", pure: pure, may: "schema schema/diag schema/expr schema/jsontext", reason: "a retired object's users are found by their references"},
 	{pkg: "loader", may: "schema schema/diag schema/expr schema/jsontext schema/spec loader/snapshot loader/source loader/check loader/proto"},
@@ -71,16 +71,18 @@ var table = []row{
 	{pkg: "runtime/registry/registrytest", may: "runtime/registry runtime/store schema", reason: forTests},
 	{pkg: "runtime/engine/enginetest", may: "runtime/engine runtime/execution runtime/registry runtime/store runtime/store/storetest schema schema/jsontext", reason: forTests},
 	{pkg: "runtime/queue/queuetest", may: "runtime/clock runtime/execution runtime/queue runtime/registry runtime/store runtime/store/storetest schema", reason: forTests},
+	{pkg: "runtime/worker/workertest", may: "runtime/clock runtime/engine runtime/engine/enginetest runtime/queue runtime/store runtime/sweep runtime/worker schema systemtasks", reason: forTests},
+	{pkg: "runtime/store/storetest/history", may: "policies/retry runtime/execution schema", reason: forTests},
 	{pkg: "runtime/secret", may: "schema"},
 	{pkg: "runtime/engine", may: "schema schema/expr schema/jsontext runtime/clock runtime/execution runtime/decider runtime/store runtime/registry runtime/telemetry"},
 	{pkg: "runtime/queue", may: "schema policies/gate policies/limit runtime/clock runtime/execution runtime/store runtime/registry runtime/telemetry"},
 	{pkg: "runtime/sweep", may: "schema runtime/clock runtime/execution runtime/store runtime/registry runtime/engine runtime/queue runtime/telemetry"},
 	{pkg: "runtime/worker", may: "schema schema/jsontext systemtasks runtime/clock runtime/execution runtime/store runtime/queue runtime/engine runtime/registry runtime/secret runtime/decider runtime/telemetry", reason: "the decider names the task of a leased slot"},
-	{pkg: "runtime/api", may: "schema schema/diag schema/jsontext runtime/clock runtime/execution runtime/store runtime/registry runtime/engine runtime/queue runtime/auth runtime/telemetry"},
+	{pkg: "runtime/api", may: "schema schema/diag schema/jsontext runtime/clock runtime/execution runtime/store runtime/registry runtime/engine runtime/queue runtime/auth runtime/telemetry schema/spec", reason: "an input is held to the workflow's inputSchema, whose findings it tells"},
 
 	{pkg: "cmd/nf", may: "cmd/nf/internal/cli"},
 	{pkg: "cmd/nf/internal/cli", may: anyOne},
-	{pkg: "cmd/nf/internal/view", may: "schema schema/diag loader/plan runtime/execution"},
+	{pkg: "cmd/nf/internal/view", may: "schema schema/diag loader/plan runtime/api runtime/execution", reason: "shows the answers of the API in its own types"},
 	{pkg: "examples/orders/services", reason: "stands for other people's services: knows nothing of nf"},
 	{pkg: "examples/orders/demo", may: "examples/orders/services"},
 }
@@ -93,7 +95,7 @@ type owned struct {
 }
 
 var dependencies = []owned{
-	{module: "github.com/jackc/pgx/v5", by: "runtime/store runtime/pgdev/pgtest runtime/store/storetest runtime/queue/queuetest", reason: "packages for tests make databases and look into them"},
+	{module: "github.com/jackc/pgx/v5", by: "runtime/store runtime/pgdev/pgtest runtime/store/storetest runtime/store/storetest/history runtime/queue/queuetest", reason: "packages for tests make databases and look into them"},
 	{module: "github.com/klauspost/compress", by: "runtime/store"},
 	{module: "github.com/santhosh-tekuri/jsonschema/v5", by: "schema/spec"},
 	{module: "github.com/agnivade/levenshtein", by: "schema/diag"},
@@ -107,8 +109,10 @@ var dependencies = []owned{
 	{module: "google.golang.org/protobuf", by: "systemtasks/grpctask loader/proto examples/orders/services", reason: "descriptors: made by one, used by the other"},
 	{module: "github.com/prometheus/client_golang", by: "runtime/telemetry"},
 	{module: "github.com/urfave/cli/v2", by: "cmd/nf/internal/cli"},
+	{module: "github.com/mattn/go-isatty", by: "cmd/nf/internal/cli"},
+	{module: "github.com/mattn/go-isatty", by: "cmd/nf/internal/cli"},
 	{module: "golang.org/x/sync", by: anyOne, reason: "errgroup: a loop that ends ends its siblings; an extension of the standard library"},
-	{module: "github.com/stretchr/testify", by: "systemtasks/taskstest runtime/engine/enginetest runtime/queue/queuetest", reason: "packages for tests; elsewhere test files only"},
+	{module: "github.com/stretchr/testify", by: "systemtasks/taskstest runtime/engine/enginetest runtime/queue/queuetest runtime/worker/workertest", reason: "packages for tests; elsewhere test files only"},
 }
 
 // impure is what no pure package imports.
