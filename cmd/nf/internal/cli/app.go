@@ -155,12 +155,13 @@ func wantsHelp(argv []string) bool {
 func (sh *shell) app() *cli.App {
 	app := &cli.App{
 		Name: "nf", HelpName: "nf", Usage: "declarative workflow runner: commit YAML, run workflows on Postgres", Version: Version, HideVersion: true,
-		Writer: sh.stdout, ErrWriter: sh.stderr, Reader: sh.stdin, Flags: commonFlags(), HideHelpCommand: true, DisableSliceFlagSeparator: true,
+		Writer: sh.stdout, ErrWriter: sh.stderr, Reader: sh.stdin, Flags: append(commonFlags(), cli.HelpFlag), HideHelpCommand: true, DisableSliceFlagSeparator: true,
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
 		Commands: []*cli.Command{
 			sh.validateCommand(), sh.planCommand(), sh.applyCommand(), sh.statusCommand(), sh.dbCommand(), sh.keysCommand(), sh.devCommand(), sh.runCommand(),
-			sh.completionCommand(), sh.versionCommand(), sh.helpCommand(),
+			sh.startCommand("start"), sh.getCommand("get"), sh.executionCommand(), sh.taskCommand(), sh.workerCommand(), sh.queueCommand(),
+			sh.semaphoreCommand(), sh.completionCommand(), sh.versionCommand(), sh.helpCommand(),
 		},
 	}
 	for _, c := range app.Commands {
@@ -173,7 +174,7 @@ func (sh *shell) app() *cli.App {
 func finish(c *cli.Command) {
 	c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) }
 	c.HideHelpCommand = true
-	if len(c.Subcommands) == 0 {
+	if c.Action != nil {
 		c.Flags = append(c.Flags, missing(commonFlags(), c.Flags)...)
 	}
 	for _, s := range c.Subcommands {
