@@ -82,7 +82,7 @@ var table = []row{
 
 	{pkg: "cmd/nf", may: "cmd/nf/internal/cli"},
 	{pkg: "cmd/nf/internal/cli", may: anyOne},
-	{pkg: "cmd/nf/internal/view", may: "schema schema/diag loader/plan runtime/api runtime/execution", reason: "shows the answers of the API in its own types"},
+	{pkg: "cmd/nf/internal/view", may: "schema schema/diag loader/plan runtime/api runtime/execution runtime/store", reason: "shows the answers of the API and the status of the store in their own types"},
 	{pkg: "examples/orders/services", reason: "stands for other people's services: knows nothing of nf"},
 	{pkg: "examples/orders/demo", may: "examples/orders/services"},
 }
