@@ -40,17 +40,17 @@ func (sh *shell) devCommand() *cli.Command {
 }
 
 func (sh *shell) dev() error {
-	dir, err := sh.devFolder()
-	if err != nil {
-		return err
-	}
 	if env := sh.settings.envName.value; env != "" && env != devEnvironment {
-		return usage("nf dev is environment %s, not %s", devEnvironment, env).hinted("for another environment: nf run --env %s", env)
+		return refused("nf dev is environment %s, not %s (%s)", devEnvironment, env, sh.settings.envName.name).hinted("for another environment: nf run --env %s", env)
 	}
 	if sh.c.IsSet("database-url") {
 		return usage("nf dev runs a private database of its own").hinted("for another one: nf run --database-url URL --env NAME")
 	}
 	address, err := sh.devAddress()
+	if err != nil {
+		return err
+	}
+	dir, err := sh.devFolder()
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (sh *shell) devFolder() (string, error) {
 	if err := sh.tellFindings(checkedOf(&p, p.findings)); err != nil {
 		return "", err
 	}
-	sh.helpEmptyFolder(p.findings)
+	sh.helpEmptyFolder(checkedOf(&p, p.findings))
 	return "", quiet(codeOfFindings(p.findings))
 }
 

@@ -71,7 +71,7 @@ func (sh *shell) readForPlan(db setting) (project, error) {
 		if err := sh.tellFindings(checkedOf(&p, p.findings)); err != nil {
 			return p, err
 		}
-		sh.helpEmptyFolder(p.findings)
+		sh.helpEmptyFolder(checkedOf(&p, p.findings))
 		return p, quiet(codeOfFindings(p.findings))
 	}
 	return p, nil

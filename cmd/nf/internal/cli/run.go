@@ -18,7 +18,7 @@ import (
 	"nf/runtime/secret"
 	"nf/runtime/store"
 	"nf/runtime/telemetry"
-	"nf/runtime/worker"
+	workers "nf/runtime/worker"
 	"nf/schema"
 	"nf/systemtasks/outbound"
 )
@@ -106,7 +106,7 @@ func (sh *shell) runnerOptions() (opt runnerOptions, err error) {
 	if opt.log, err = sh.logger(); err != nil {
 		return opt, err
 	}
-	if opt.executors, err = sh.env.integer("NF_EXECUTORS", worker.DefaultExecutors, 1); err != nil {
+	if opt.executors, err = sh.env.integer("NF_EXECUTORS", workers.DefaultExecutors, 1); err != nil {
 		return opt, err
 	}
 	if sh.c.IsSet("executors") {

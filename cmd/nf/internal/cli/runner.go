@@ -23,16 +23,16 @@ import (
 	"nf/runtime/store"
 	"nf/runtime/sweep"
 	"nf/runtime/telemetry"
-	"nf/runtime/worker"
+	workers "nf/runtime/worker"
 	"nf/systemtasks"
 	"nf/systemtasks/grpctask"
 	"nf/systemtasks/httptask"
 	"nf/systemtasks/outbound"
 )
 
-// drainFor is how long calls under way may go on at shutdown, answerFor how long requests may.
+// callsFor is how long calls under way may go on at shutdown, answerFor how long requests may.
 const (
-	drainFor  = worker.DefaultDrain
+	callsFor  = workers.DefaultDrain
 	answerFor = 5 * time.Second
 )
 
@@ -63,7 +63,7 @@ type runner struct {
 	registry *registry.Registry
 	queue    *queue.Queue
 	number   *queue.Runner
-	pool     *worker.Pool
+	pool     *workers.Pool
 	engine   *engine.Engine
 	sweeper  *sweep.Sweeper
 	api      *api.Server
@@ -114,13 +114,13 @@ func (r *runner) work() error {
 	if err != nil {
 		return err
 	}
-	r.pool = worker.New(worker.Options{
+	r.pool = workers.New(workers.Options{
 		Store: r.store, Registry: r.registry, Queue: r.queue, Runner: r.number, Notifier: r.notifier, Catalog: catalog,
-		Secrets: newSecrets(r.opt.secrets, r.registry).resolve, Executors: r.opt.executors, Drain: drainFor, Clock: r.clock, Metrics: r.metrics, Log: r.opt.log,
+		Secrets: newSecrets(r.opt.secrets, r.registry).resolve, Executors: r.opt.executors, Drain: callsFor, Clock: r.clock, Metrics: r.metrics, Log: r.opt.log,
 	})
 	r.engine, err = engine.New(engine.Options{
 		Store: r.store, Registry: r.registry, Clock: r.clock, Runner: r.number.No(), Listener: r.queue, Metrics: r.metrics, Log: r.opt.log,
-		Eager: []engine.Eager{r.pool, worker.Polls{Queue: r.queue}},
+		Eager: []engine.Eager{r.pool, workers.Polls{Queue: r.queue}},
 	})
 	if err != nil {
 		return fmt.Errorf("engine: %w", err)

@@ -51,7 +51,7 @@ func (sh *shell) validate() error {
 	if err := sh.tellFindings(all); err != nil {
 		return err
 	}
-	sh.helpEmptyFolder(all.findings)
+	sh.helpEmptyFolder(all)
 	return quiet(codeOfFindings(all.findings))
 }
 
@@ -110,8 +110,11 @@ func (sh *shell) scopes(paths []string) ([]scope, error) {
 }
 
 // helpEmptyFolder shows a minimal nf.yaml where there is none.
-func (sh *shell) helpEmptyFolder(findings diag.List) {
-	none := slices.ContainsFunc(findings, func(f diag.Diagnostic) bool { return f.Code == "NF7001" && f.Range.Start.Line == 0 })
+func (sh *shell) helpEmptyFolder(c checked) {
+	none := slices.ContainsFunc(c.findings, func(f diag.Diagnostic) bool {
+		_, there := c.source(f.File)
+		return f.Code == "NF7001" && !there
+	})
 	if none && sh.settings.output == "text" {
 		sh.say("%s", view.MinimalProject)
 	}
