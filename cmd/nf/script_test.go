@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 				Setup: func(e *testscript.Env) error {
 					e.Setenv("DB", storetest.URL(t))
 					e.Setenv("EMPTY", storetest.Empty(t))
+					e.Setenv("OTHER", storetest.Empty(t))
 					e.Setenv("NF_PG_BIN", binaries.Dir)
 					e.Setenv("NF_ACTOR", "tester")
 					e.Setenv("GIT_AUTHOR_NAME", "t")
