@@ -173,6 +173,20 @@ func TestACompletionCostsTheSameInAHugeExecution(t *testing.T) {
 	}, first)
 }
 
+func TestJoinsThatCloseOneAnotherTakeFewRounds(t *testing.T) {
+	t.Parallel()
+	inner := seq(simple("a"))
+	for i := range 8 {
+		inner = seq(fork(fmt.Sprintf("f%d", i), inner), join(fmt.Sprintf("j%d", i)))
+	}
+	wf := workflow(inner...)
+	wf.OutputParameters = map[string]schema.Value{"k": "${workflow.input.k}", "j": "${j7.output}"}
+	w := start(t, wf, declare(plain("work")), `{"k":1}`)
+	w.step(w.completed("a", ""))
+	w.ended(execution.Completed, "")
+	require.LessOrEqual(t, len(w.asked), 10, "one round a join: %v", w.asked)
+}
+
 func BenchmarkCompletion(b *testing.B) {
 	for _, width := range []int{1, 999} {
 		b.Run(fmt.Sprintf("beside %d branches", width), func(b *testing.B) {

@@ -83,12 +83,13 @@ func encoded(v any) []byte {
 
 // scheduleBranches puts the next heads in line, and leaves a mark if there are more.
 func (m *machine) scheduleBranches(n *node, s *scope, level int) {
-	end := min(s.Cursor+maxFan, s.Width)
-	for i := s.Cursor; i < end; i++ {
-		m.push(m.p.lists[n.branches[i]].first, level+1)
+	width := int32(len(n.branches)) //nolint:gosec // at most 1,000
+	next := max(s.Cursor, 0)
+	for ; next < min(max(s.Cursor, 0)+maxFan, width); next++ {
+		m.push(m.p.lists[n.branches[next]].first, level+1)
 	}
-	s.Cursor, s.dirty = end, true
-	if end < s.Width {
+	s.Cursor, s.dirty = next, true
+	if next < width {
 		m.continueAt = append(m.continueAt, number(n.slot))
 	}
 }

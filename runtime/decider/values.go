@@ -314,6 +314,9 @@ func (m *machine) foresee(n *node) {
 	}
 	for range maxRounds {
 		m.soon[number(n.slot)] = true
+		for _, fork := range n.namedBy {
+			m.scope(fork)
+		}
 		if n.next != none {
 			n = &m.p.nodes[n.next]
 			if n.input != nil {

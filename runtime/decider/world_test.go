@@ -163,7 +163,7 @@ func (w *world) decide(facts ...execution.Fact) execution.Decision {
 		view.Input, view.HasInput = w.input, true
 	}
 	w.asked = nil
-	for range 6 {
+	for range 12 { // two for each fork that closes around another, at the very most
 		d, needs := w.p.Decide(view, w.defs, facts, w.now)
 		if needs.Empty() {
 			w.last = d
