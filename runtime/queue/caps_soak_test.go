@@ -91,4 +91,3 @@ func TestSoakFC_098_CapsOnManyQueues(t *testing.T) { manyCaps(t, 200, 10_000) }
 
 // 20,000 waiting behind a cap of four, six workers.
 func TestSoakFC_097_RefusedClaimsReadNoBacklog(t *testing.T) { refusedClaims(t, 20_000) }
-

@@ -154,13 +154,15 @@ func TestFC_094_ClaimCutAnywhereLosesNothing(t *testing.T) {
 	} {
 		for _, at := range statements {
 			db := storetest.Open(t, w.URL)
+			var armed atomic.Bool
 			db.Abort = func(_, statement string) error {
-				if statement == at {
+				if armed.Load() && statement == at {
 					return cut
 				}
 				return nil
 			}
 			q := w.QueueOn(db, nil)
+			armed.Store(true)
 			_, _ = q.Claimer().Claim(t.Context(), store.Hot, store.Claim{Queue: w.At(name), Want: 5, ClaimID: q.NextClaim(), Worker: "w"})
 			require.Equal(t, 5, w.Count(`SELECT (SELECT count(*) FROM nf_ready WHERE ns > 0 AND queue_id = $1) + (SELECT count(*) FROM nf_lease WHERE ns > 0 AND queue_id = $1)`,
 				w.At(name).QueueID), "%s cut at %s", name, at)
