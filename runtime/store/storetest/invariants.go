@@ -83,7 +83,9 @@ var invariants = []invariant{
 		UNION ALL SELECT ns, exec_id::text, task_no, attempt, deliveries FROM nf_lease WHERE ns > 0 AND deliveries > 5`},
 	{"an end that is no terminal status, or a time that runs backwards", `
 		SELECT ns, exec_id::text, started_at::text, ended_at::text FROM nf_exec_closed WHERE ended_at < started_at
-		UNION ALL SELECT ns, exec_id::text, scheduled_at::text, ended_at::text FROM nf_task
+		UNION ALL SELECT ns, exec_id::text,
+		                 format('task %s.%s kind %s status %s %s: scheduled %s visible %s leased %s', task_no, attempt, kind, status, cause, scheduled_at, visible_at, leased_at),
+		                 ended_at::text FROM nf_task
 		           WHERE ended_at < scheduled_at OR leased_at < scheduled_at OR ended_at < leased_at`},
 }
 
