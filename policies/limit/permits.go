@@ -86,7 +86,7 @@ func Skip(all []Semaphore, head Task, now time.Time) []Semaphore {
 			s.Skips++
 			s.Until = now.Add(PlaceFor)
 		}
-		if s.Waiter == head && s.Skips >= SkipsToReserve && !all[i].Reserved() {
+		if s.Waiter == head && s.Skips >= SkipsToReserve && !all[i].Reserved() { // its fifth skip
 			reserve = true
 		}
 		taken = taken || (s.Reserved() && s.Waiter != head)
@@ -97,6 +97,7 @@ func Skip(all []Semaphore, head Task, now time.Time) []Semaphore {
 	}
 	for i := range out {
 		switch {
+		case all[i].Reserved() && all[i].Waiter == head: // not renewed
 		case !taken:
 			out[i].Waiter, out[i].Skips, out[i].Until = head, SkipsToReserve, now.Add(PlaceFor)
 		case out[i].Waiter == head:
