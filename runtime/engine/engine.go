@@ -87,6 +87,8 @@ type Engine struct {
 	offset   dbClock
 	marked   chan struct{} // a mark was left: look soon
 	parked   parked
+	// breakAsk, if set, may panic in the place of the decider. Only tests set it, before Run.
+	breakAsk func(execution.ID)
 
 	mu      sync.Mutex
 	running bool

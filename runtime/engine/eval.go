@@ -114,6 +114,9 @@ func (fl *flush) readMarks(ctx context.Context, tx *store.Tx) error {
 func (ev *eval) takeMarks(marks []store.Mark, recorded map[store.AttemptKey]execution.TaskRow) {
 	ev.marks = marks
 	for _, m := range marks {
+		if m.Tries > tryLimit { // each try was counted before it began, and none came to an end
+			ev.abandon = fmt.Errorf("%w: %d evaluations did not come to an end", ErrEvaluation, tryLimit)
+		}
 		switch m.What {
 		case store.MarkAttemptEnded:
 			if row, ok := recorded[store.AttemptKey{ID: m.ID, TaskNo: m.TaskNo, Attempt: m.Attempt}]; ok {
@@ -216,7 +219,7 @@ func (fl *flush) evaluate(ev *eval, loads int) (needs execution.Needs, done bool
 	for defID, b := range ev.budgets {
 		ev.view.Budgets[defID] = fl.e.budgets.plus(store.BudgetKey{NS: ev.id.NS, DefID: defID}, b)
 	}
-	decision, needs, err := ev.ask(fl.defs, fl.now)
+	decision, needs, err := fl.ask(ev)
 	if err == nil && !needs.Empty() && loads >= maxLoads {
 		err = fmt.Errorf("the decision asked %d times for more values: %+v", loads, needs)
 	}
@@ -234,13 +237,16 @@ func (fl *flush) evaluate(ev *eval, loads int) (needs execution.Needs, done bool
 }
 
 // ask calls the decider; a panic is a failed evaluation, never the end of the process.
-func (ev *eval) ask(defs *registry.Snapshot, now time.Time) (d execution.Decision, n execution.Needs, err error) {
+func (fl *flush) ask(ev *eval) (d execution.Decision, n execution.Needs, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
-	d, n = ev.prog.Decide(ev.view, defs, ev.facts, now)
+	if fl.e.breakAsk != nil {
+		fl.e.breakAsk(ev.id)
+	}
+	d, n = ev.prog.Decide(ev.view, fl.defs, ev.facts, fl.now)
 	return d, n, nil
 }
 

@@ -42,6 +42,8 @@ type World struct {
 // Options change a world. The zero value is fine.
 type Options struct {
 	Engine func(*engine.Options)
+	// Built is called with the engine before it runs.
+	Built func(*engine.Engine)
 	// Store is called before the engine runs, for hooks.
 	Store func(*store.Store)
 	// AppName is the name of the connections of Beside; "" = the test's.
@@ -103,6 +105,9 @@ func (w *World) Run(opt Options) {
 	}
 	w.Engine, err = engine.New(o)
 	require.NoError(w.T, err)
+	if opt.Built != nil {
+		opt.Built(w.Engine)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.T.Context()))
 	done := make(chan error, 1)
 	go func() { done <- w.Engine.Run(ctx) }()
