@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"nf/loader/check"
 	"nf/loader/snapshot"
@@ -74,7 +76,7 @@ func ReadGit(ctx context.Context, dir string) (snapshot.Snapshot, error) {
 // Load makes objects of a snapshot. It returns all findings, sorted; with an error among them the bundle may not be applied.
 func Load(ctx context.Context, snap snapshot.Snapshot, v *spec.Validator) (Bundle, diag.List) {
 	l := &load{
-		snap: &snap, validator: v, objects: map[schema.Address]schema.Object{}, first: map[schema.Address]document{},
+		snap: &snap, validator: v, objects: map[schema.Address]schema.Object{}, partial: map[schema.Address]schema.Object{}, first: map[schema.Address]document{},
 		bundle: Bundle{
 			Digest: snap.Digest, Commit: snap.Commit, Branch: snap.Branch, Dirty: snap.Dirty,
 			Origins: map[schema.Address]diag.Location{}, documents: map[schema.Address]source.Document{}, sources: map[string][]byte{},
@@ -104,9 +106,10 @@ type load struct {
 	findings  diag.List
 
 	objects map[schema.Address]schema.Object
-	order   []schema.Address            // of declaration
-	first   map[schema.Address]document // of each address that was declared, broken or not
-	broken  []schema.Address            // declared, content not readable
+	order   []schema.Address                 // of declaration
+	first   map[schema.Address]document      // of each address that was declared, broken or not
+	broken  []schema.Address                 // declared, content not readable
+	partial map[schema.Address]schema.Object // broken ones without what is wrong in them
 	methods map[schema.Address]map[string]bool
 	nfyaml  *source.Document
 }
@@ -120,7 +123,13 @@ type document struct {
 
 // sound drops the findings about what the parser already has a finding about.
 func (d document) sound(list diag.List) diag.List {
-	return slices.DeleteFunc(list, func(f diag.Diagnostic) bool { return d.Locate(f.Pointer, false).Flawed })
+	return slices.DeleteFunc(list, func(f diag.Diagnostic) bool {
+		pointer := f.Pointer
+		if cut := strings.LastIndexByte(pointer, '/'); f.AtKey && cut >= 0 && f.Code != "NF1010" {
+			pointer = pointer[:cut] // it is about the key, and only the value has a flaw
+		}
+		return d.Locate(pointer, false).Flawed
+	})
 }
 
 // file reads all documents of a manifest.
@@ -173,13 +182,94 @@ func (l *load) document(d document) {
 	if named && !l.declare(d, address, object) {
 		return
 	}
-	if list.HasErrors() || d.flawed {
-		if named {
-			l.broken = append(l.broken, address)
-		}
+	if !named {
 		return
 	}
-	l.decode(d, kind, address)
+	if !list.HasErrors() && !d.flawed {
+		l.decode(d, kind, address)
+		return
+	}
+	l.broken = append(l.broken, address)
+	if tree, ok := pruned(d.tree, list); ok && !d.flawed {
+		if o, err := makeObject(kind, tree); err == nil {
+			l.partial[address] = o
+		}
+	}
+}
+
+// pruned gives a manifest without what the findings are about, so that the rest of its meaning can be checked in the same
+// run. It says false unless all of them are about a key or value that may be left out.
+func pruned(tree any, list diag.List) (map[string]any, bool) {
+	root, ok := copied(tree).(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	for _, f := range list {
+		switch f.Code {
+		case "NF2101", "NF2104", "NF2112", "NF4001", "NF4002":
+		default:
+			return nil, false
+		}
+		if !remove(root, source.Steps(f.Pointer)) {
+			return nil, false
+		}
+	}
+	return root, true
+}
+
+// remove deletes the key that the steps lead to. It says false if they lead elsewhere.
+func remove(v any, steps []string) bool {
+	for len(steps) > 1 {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[steps[0]]
+		case []any:
+			i, err := strconv.Atoi(steps[0])
+			if err != nil || i < 0 || i >= len(in) {
+				return false
+			}
+			v = in[i]
+		default:
+			return false
+		}
+		steps = steps[1:]
+	}
+	m, ok := v.(map[string]any)
+	if !ok || len(steps) == 0 {
+		return false
+	}
+	delete(m, steps[0])
+	return true
+}
+
+// copied copies the maps and lists of a tree.
+func copied(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, in := range v {
+			out[key] = copied(in)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, in := range v {
+			out[i] = copied(in)
+		}
+		return out
+	}
+	return v
+}
+
+// makeObject makes an object of a manifest.
+func makeObject(kind schema.Kind, tree map[string]any) (schema.Object, error) {
+	metadata, _ := tree["metadata"].(map[string]any)
+	content, _ := tree["spec"].(map[string]any)
+	meta, err := schema.DecodeMetadata(kind, metadata)
+	if err != nil {
+		return nil, err
+	}
+	return schema.Decode(kind, meta, content)
 }
 
 // addressOf reads the address of a document, well-formed or not.
@@ -219,13 +309,7 @@ func (l *load) declare(d document, a schema.Address, object *diag.Object) bool {
 // decode makes the object of a well-formed document.
 func (l *load) decode(d document, kind schema.Kind, a schema.Address) {
 	tree, _ := d.tree.(map[string]any)
-	metadata, _ := tree["metadata"].(map[string]any)
-	content, _ := tree["spec"].(map[string]any)
-	meta, err := schema.DecodeMetadata(kind, metadata)
-	var o schema.Object
-	if err == nil {
-		o, err = schema.Decode(kind, meta, content)
-	}
+	o, err := makeObject(kind, tree)
 	if err != nil { // the schemas and the Go types disagree: a mistake in nf, but never one to pass over
 		l.report(d, diag.List{diag.New("NF2103", "/spec", err.Error())}, &diag.Object{Kind: string(kind), Namespace: a.Namespace, Name: a.Name})
 		l.broken = append(l.broken, a)
@@ -252,6 +336,8 @@ func (l *load) check() {
 	objects := make([]schema.Object, 0, len(l.objects))
 	for _, a := range l.order {
 		if o, ok := l.objects[a]; ok {
+			objects = append(objects, o)
+		} else if o, ok := l.partial[a]; ok {
 			objects = append(objects, o)
 		}
 	}
@@ -285,4 +371,14 @@ func (l *load) set() {
 		l.bundle.Empty = true
 		l.empty()
 	}
+}
+
+// Document gives the manifest of an object as plain JSON, as it was written. The value is the caller's.
+func (b *Bundle) Document(a schema.Address) (map[string]any, bool) {
+	doc, ok := b.documents[a]
+	if !ok {
+		return nil, false
+	}
+	tree, ok := doc.Root.Value().(map[string]any)
+	return tree, ok
 }

@@ -54,18 +54,12 @@ func (l *load) project() {
 		return
 	}
 	tree, _ := d.tree.(map[string]any)
-	metadata, _ := tree["metadata"].(map[string]any)
-	content, _ := tree["spec"].(map[string]any)
-	meta, err := schema.DecodeMetadata(kind, metadata)
-	if err == nil {
-		var o schema.Object
-		if o, err = schema.Decode(kind, meta, content); err == nil {
-			l.bundle.Project, _ = o.(*schema.Project)
-		}
-	}
+	o, err := makeObject(kind, tree)
 	if err != nil {
 		l.report(d, diag.List{diag.New("NF2103", "/spec", err.Error())}, nil)
+		return
 	}
+	l.bundle.Project, _ = o.(*schema.Project)
 }
 
 func (l *load) projectFault(code diag.Code, at diag.Range, message, hint string) {

@@ -160,14 +160,9 @@ func (s *scopes) joined(step, reader rung, target placed) (why, hint string) {
 	return fmt.Sprintf("task %q runs in a branch that join %q does not wait for", target.task.Ref, join.Ref), "add it to joinOn"
 }
 
-// doneWith says whether a task has run for sure when another one is done: it stands before it, or inside it.
+// doneWith says whether a task has run for sure when another one is done, seen from the place right after that one.
 func (s *scopes) doneWith(on, target placed) bool {
-	within := false
-	inside(on.task, func(t *schema.Task) { within = within || t == target.task })
-	if within {
-		return true
-	}
-	why, _ := s.notYet(on, target)
+	why, _ := s.notYet(placed{task: &schema.Task{}, list: on.list, index: on.index + 1}, target)
 	return why == ""
 }
 

@@ -149,7 +149,7 @@ func (d Document) Locate(pointer string, atKey bool) Place {
 	}
 	w := &walkTo{file: d.file, flawed: n.flawed}
 	w.enter(n)
-	steps := splitPointer(pointer)
+	steps := Steps(pointer)
 	if len(steps) == 0 {
 		return w.place(n, false, false).exactly()
 	}
@@ -258,8 +258,8 @@ func (d Document) Within(r diag.Range, at, n int) diag.Range {
 // Start gives the place of the document's first key, or of its first byte if it has none.
 func (d Document) Start() diag.Range { return d.Locate("", false).Range }
 
-// splitPointer splits a JSON Pointer into its unescaped steps.
-func splitPointer(pointer string) []string {
+// Steps splits a JSON Pointer into its unescaped steps.
+func Steps(pointer string) []string {
 	if pointer == "" {
 		return nil
 	}
@@ -278,7 +278,7 @@ func escapeStep(step string) string {
 // Text gives the text value at a pointer.
 func (d Document) Text(pointer string) (string, bool) {
 	n := d.Root
-	for _, step := range splitPointer(pointer) {
+	for _, step := range Steps(pointer) {
 		if n, _ = down(n.resolve(), step); n == nil {
 			return "", false
 		}

@@ -309,7 +309,7 @@ func TestMarks(t *testing.T) {
 	require.NotNil(t, pr)
 	require.Equal(t, problem{
 		text: "did not find expected ',' or ']'", context: "while parsing a flow sequence", line: 2, col: 1, contextLine: 1, contextC: 3,
-		eventLine: pr.eventLine, eventCol: pr.eventCol, flow: true,
+		eventLine: pr.eventLine, eventCol: pr.eventCol,
 	}, *pr)
 }
 

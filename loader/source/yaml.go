@@ -43,7 +43,6 @@ type problem struct {
 	line, col             int // 0-based, of the problem
 	contextLine, contextC int // 0-based, of the construct around it
 	eventLine, eventCol   int // 0-based, of the event that was being read
-	flow                  bool
 }
 
 // decode parses one document into the library's tree, nil if the text has none.
@@ -96,9 +95,6 @@ func placeOf(dec *yaml.Decoder, err error) *problem {
 	if e := outer.FieldByName("event"); e.IsValid() {
 		pr.eventLine, pr.eventCol = mark(e, "start_mark")
 	}
-	if l := inner.FieldByName("flow_level"); l.IsValid() && l.CanInt() {
-		pr.flow = l.Int() > 0
-	}
 	return pr
 }
 
@@ -125,7 +121,7 @@ func (w *walker) mend(pr *problem) bool {
 	if m := unknownAnchor.FindStringSubmatch(pr.text); m != nil {
 		start := w.marks.offset(pr.eventLine, pr.eventCol)
 		end := start + 1 + len(m[1])
-		if rest := w.plainEnd(end, pr.flow); rest > end {
+		if rest := w.plainEnd(end, w.inBrackets(start)); rest > end {
 			w.mustQuote(start, rest, "a leading * as an alias")
 			return w.blankOut(start, rest)
 		}
@@ -138,15 +134,15 @@ func (w *walker) mend(pr *problem) bool {
 	context := w.marks.offset(pr.contextLine, pr.contextC)
 	switch {
 	case pr.context == "while scanning an alias":
-		end := w.plainEnd(context, pr.flow)
+		end := w.plainEnd(context, w.inBrackets(context))
 		w.mustQuote(context, end, "a leading * as an alias")
 		return w.blankOut(context, end)
 	case pr.context == "while scanning an anchor":
-		end := w.plainEnd(context, pr.flow)
+		end := w.plainEnd(context, w.inBrackets(context))
 		w.mustQuote(context, end, "a leading & as an anchor")
 		return w.blankOut(context, end)
 	case pr.text == "found character that cannot start any token" && off < len(w.text) && strings.IndexByte("@`%", w.text[off]) >= 0:
-		end := w.plainEnd(off, pr.flow)
+		end := w.plainEnd(off, w.inBrackets(off))
 		w.mustQuote(off, end, fmt.Sprintf("a leading %c as reserved", w.text[off]))
 		return w.blankOut(off, end)
 	}
@@ -170,6 +166,11 @@ func (w *walker) mustQuote(start, end int, reads string) {
 	}
 	d := w.errorf("NF1014", start, end, fmt.Sprintf("YAML reads %s; write: %s", reads, quoted(text)), "%s must be quoted", what)
 	d.Fix = w.quoteFix(start, end)
+}
+
+// inBrackets says whether an offset of the document's text stands inside [ ] or { }.
+func (w *walker) inBrackets(off int) bool {
+	return openBracket(w.text[:min(off, len(w.text))], -1) >= 0
 }
 
 // plainEnd gives the end of the text that an author meant as one plain value: to the end of the line without a comment,
@@ -240,7 +241,8 @@ func (w *walker) syntaxError(pr *problem) {
 	}
 }
 
-// openBracket finds the last bracket that nothing closes, for a text that ends inside brackets; fallback if it finds none.
+// openBracket finds the last bracket that nothing closes, for a text that ends inside brackets; fallback, but no more than the
+// text's length, if it finds none.
 func openBracket(text []byte, fallback int) int {
 	var open []int
 	before := byte('\n')
