@@ -145,7 +145,7 @@ func TestImportTableKeepsFoldersOneWay(t *testing.T) {
 		"examples":    {"examples"},
 	}
 	for _, r := range table {
-		for _, to := range strings.Fields(r.may) {
+		for to := range strings.FieldsSeq(r.may) {
 			if to != anyOne {
 				require.Contains(t, allowed[top(r.pkg)], top(to), "%s → %s", r.pkg, to)
 			}

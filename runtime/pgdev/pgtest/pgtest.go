@@ -72,7 +72,7 @@ const roomInMemory = 4 << 30
 func TempRoot() string {
 	const memory = "/dev/shm"
 	var fs syscall.Statfs_t
-	if runtime.GOOS == "linux" && syscall.Statfs(memory, &fs) == nil && fs.Bavail*uint64(fs.Bsize) >= roomInMemory { //nolint:gosec // positive
+	if runtime.GOOS == "linux" && syscall.Statfs(memory, &fs) == nil && fs.Bavail*uint64(fs.Bsize) >= roomInMemory {
 		return memory
 	}
 	return os.TempDir()

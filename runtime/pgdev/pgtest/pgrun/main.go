@@ -44,7 +44,7 @@ func run(command []string) int {
 		return 1
 	}
 	code := 0
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // what it is for
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), pgtest.Variable+"="+server.URL())
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
