@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mattn/go-isatty"
 	"github.com/urfave/cli/v2"
 
 	"nf/cmd/nf/internal/view"
@@ -45,6 +46,26 @@ func (sh *shell) say(format string, args ...any) {
 	if !sh.settings.quiet {
 		fmt.Fprintf(sh.stderr, format+"\n", args...)
 	}
+}
+
+// show writes a result with signs and levels in colour, where that is wanted.
+func (sh *shell) show(text string) {
+	if sh.colored() {
+		text = view.Colored(text)
+	}
+	sh.print(text)
+}
+
+// colored says whether results have colour: never the only way to tell things apart (design C7).
+func (sh *shell) colored() bool {
+	switch sh.settings.color {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	out, ok := sh.stdout.(*os.File)
+	return ok && sh.env["NO_COLOR"] == "" && isatty.IsTerminal(out.Fd())
 }
 
 // print writes a result.

@@ -165,15 +165,8 @@ type devProcess struct {
 	opt    runnerOptions
 }
 
-// databaseOnly keeps the database and the files in it for an nf run beside.
+// databaseOnly keeps the database for commands beside it: nf plan, apply and run find it by themselves.
 func (d *devProcess) databaseOnly() error {
-	reg, err := registry.Open(d.ctx(), d.store)
-	if err != nil {
-		return storeError(err)
-	}
-	if err := d.applyFiles(d.ctx(), reg, d.opt.secrets); err != nil {
-		return err
-	}
 	if err := d.folder.WriteState(pgdev.State{DatabaseURL: d.server.URL(), DataDir: d.server.Dir()}); err != nil {
 		return fail("state of nf dev: %w", err)
 	}

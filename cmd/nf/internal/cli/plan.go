@@ -101,7 +101,7 @@ func (sh *shell) tellPlan(p *project, made *plan.Plan) error {
 	list := slices.DeleteFunc(slices.Clone(made.Findings), func(f diag.Diagnostic) bool {
 		return slices.ContainsFunc(made.Refused, func(r plan.Refusal) bool { return r.Code == f.Code && r.Message == f.Message })
 	})
-	sh.print(findingsText(c, list))
+	sh.show(findingsText(c, list))
 	if p.bundle.Empty && made.Findings.HasErrors() && len(made.Refused) == 0 {
 		return nil // nothing to plan
 	}
@@ -109,7 +109,7 @@ func (sh *shell) tellPlan(p *project, made *plan.Plan) error {
 	if made.Base.AppliedAt != nil {
 		applied = view.Ago((clock.System{}).Now().Sub(*made.Base.AppliedAt))
 	}
-	sh.print(view.Plan(made, applied))
+	sh.show(view.Plan(made, applied))
 	return nil
 }
 

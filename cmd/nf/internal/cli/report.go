@@ -35,7 +35,7 @@ func (sh *shell) tellFindings(c checked) error {
 		}
 		return sh.json(report{view.FormatVersion, r.Findings, r.Summary})
 	}
-	sh.print(findingsText(c, r.Findings) + r.Summary.String() + "\n")
+	sh.show(findingsText(c, r.Findings) + r.Summary.String() + "\n")
 	return nil
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -321,7 +322,7 @@ func (r *runner) untilQuiet(ctx context.Context) error {
 		case now.Sub(since) >= quietFor:
 			return nil
 		}
-		if err := napFor(ctx, 100*time.Millisecond); err != nil {
+		if err := napFor(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -345,7 +346,10 @@ func listen(ctx context.Context, address string) (*door, error) {
 	}
 	d := &door{listener: l, failed: make(chan error, 1)}
 	d.wait("starting")
-	d.server = &http.Server{Handler: d, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+	d.server = &http.Server{ // the limits of contract 4.1, from the first request on
+		Handler: d, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 90 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
 	return d, nil
 }
 
@@ -376,8 +380,8 @@ func (d *door) wait(reason string) { d.reason.Store(&reason) }
 
 // open lets requests through to the API.
 func (d *door) open(a *api.Server) {
-	limits := a.HTTPServer()
-	d.handler.Store(&limits.Handler)
+	var h http.Handler = a
+	d.handler.Store(&h)
 }
 
 // ServeHTTP implements http.Handler.
@@ -393,7 +397,10 @@ func (d *door) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	w.Header().Set("Retry-After", "1")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = fmt.Fprintf(w, `{"status":"unready","error":"UNAVAILABLE","message":%q,"reasons":[%q]}`+"\n", "the runner is not ready: "+*d.reason.Load(), *d.reason.Load())
+	reason := *d.reason.Load()
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"status": "unready", "error": "UNAVAILABLE", "message": "the runner is not ready: " + reason, "reasons": []string{reason},
+	})
 }
 
 // close waits for answers that are under way, at most answerFor.

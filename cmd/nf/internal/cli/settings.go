@@ -114,6 +114,7 @@ type settings struct {
 	namespace  setting
 	envName    setting
 	output     string
+	color      string
 	noInput    bool
 	quiet      bool
 	verbose    bool
@@ -130,8 +131,9 @@ func readSettings(c *cli.Context, env environ, lenient bool) (settings, error) {
 	if s.output != "text" && s.output != "json" {
 		return s, usage("unknown format %q", s.output).hinted("use text or json")
 	}
-	if color := s.pick(c, "color", "", "auto").value; color != "auto" && color != "always" && color != "never" {
-		return s, usage("--color %q", color).hinted("use auto, always or never")
+	s.color = s.pick(c, "color", "", "auto").value
+	if s.color != "auto" && s.color != "always" && s.color != "never" {
+		return s, usage("--color %q", s.color).hinted("use auto, always or never")
 	}
 	noInput, err := env.boolean("NF_NO_INPUT", false)
 	if err != nil {
