@@ -56,7 +56,8 @@ func TestScripts(t *testing.T) {
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"code": code, "port": port, "ready": ready, "live": live, "term": term, "state": state, "status": status, "sub": sub,
+					"code": code, "port": port, "ready": ready, "live": live, "term": term, "state": state, "status": status,
+					"sql": func(_ *testscript.TestScript, _ bool, args []string) { storetest.Exec(t, args[0], args[1]) },
 				},
 			})
 		})
@@ -183,13 +184,4 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	if (string(got) == args[1]) == neg {
 		ts.Fatalf("%s is %s", args[0], got)
 	}
-}
-
-// sub writes stdout to a file with what differs between runs replaced: sub out.txt VALUE NAME…
-func sub(ts *testscript.TestScript, _ bool, args []string) {
-	text := ts.ReadFile("stdout")
-	for i := 1; i+1 < len(args); i += 2 {
-		text = strings.ReplaceAll(text, args[i], args[i+1])
-	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
