@@ -119,11 +119,11 @@ func (s *scopes) notYet(p, target placed) (why, hint string) {
 				return fmt.Sprintf("task %q runs in another branch, which is not joined before", target.task.Ref), "read it after the JOIN"
 			}
 			return fmt.Sprintf("task %q is in another case of the same SWITCH, so never both run", target.task.Ref), "read it after the SWITCH"
-		case step.index == reader.index && !step.held:
+		case step.index == reader.index && reader.held:
 			return "", "" // the operator that holds the reader: decided before
-		case step.index == reader.index:
+		case step.index == reader.index && step.held:
 			return fmt.Sprintf("task %q is inside %q, which has not run yet", target.task.Ref, p.task.Ref), "read it after " + p.task.Ref
-		case step.index > reader.index:
+		case step.index >= reader.index:
 			return fmt.Sprintf("task %q runs later", target.task.Ref), "move it before, or read something that is known by then"
 		case !step.held:
 			return "", ""
