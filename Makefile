@@ -40,7 +40,7 @@ soak: pg ## long tests: kills, caps under race, fuzz targets for 60 s each
 	@GO="$(GO)" ./scripts/fuzz.sh 60
 
 bench: pg ## measure beside River and DBOS; writes bench/out/results.json
-	cd bench && $(GO) run . -out out/results.json
+	cd bench && $(GO) test ./... && $(GO) run . -out out/results.json
 
 lint: ## golangci-lint over both modules
 	$(GO) run $(GOLANGCI_LINT) run ./...

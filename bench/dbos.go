@@ -71,6 +71,6 @@ func (s *dbosSide) run(ctx context.Context, n int) (float64, map[string]float64,
 }
 
 func (s *dbosSide) close(context.Context) {
-	dbos.Shutdown(s.ctx, 5*time.Second)
+	_ = dbos.Shutdown(s.ctx, 5*time.Second)
 	s.pool.Close()
 }
