@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"nf/runtime/api"
+	"nf/runtime/execution"
 )
 
 // Node is a task of a workflow with the tasks inside it: the shape of the tree. It reads the spec of a Workflow as the API gives it.
@@ -109,13 +110,9 @@ func arrange(nodes []Node, byRef map[string][]*api.Task) []branch {
 		delete(byRef, n.Ref)
 		var below []branch
 		for _, name := range sortedKeys(n.Cases) {
-			if inside := arrange(n.Cases[name], byRef); len(inside) > 0 {
-				below = append(below, branch{label: "case " + name, below: inside})
-			}
+			below = appendCase(below, "case "+name, arrange(n.Cases[name], byRef))
 		}
-		if inside := arrange(n.Else, byRef); len(inside) > 0 {
-			below = append(below, branch{label: "default case", below: inside})
-		}
+		below = appendCase(below, "default case", arrange(n.Else, byRef))
 		for no, fork := range n.Forks {
 			if inside := arrange(fork, byRef); len(inside) > 0 {
 				below = append(below, branch{label: "branch " + strconv.Itoa(no+1), below: inside})
@@ -130,6 +127,31 @@ func arrange(nodes []Node, byRef map[string][]*api.Task) []branch {
 		}
 	}
 	return out
+}
+
+// appendCase adds a case of a SWITCH; one that was not taken is a line without its tasks.
+func appendCase(to []branch, label string, inside []branch) []branch {
+	switch {
+	case len(inside) == 0:
+		return to
+	case notTaken(inside):
+		return append(to, branch{label: label + " (not taken)"})
+	}
+	return append(to, branch{label: label, below: inside})
+}
+
+func notTaken(list []branch) bool {
+	for i := range list {
+		for _, a := range list[i].attempts {
+			if a.Cause != string(execution.CauseBranchNotTaken) {
+				return false
+			}
+		}
+		if !notTaken(list[i].below) {
+			return false
+		}
+	}
+	return true
 }
 
 // indent is the width of one level of the tree.
@@ -230,15 +252,14 @@ func Tries(a *api.Task) string {
 
 // Why says why an attempt ended as it did, in one line.
 func Why(a *api.Task) string {
+	reason := Safe(cutText(strings.TrimSpace(a.Reason), longText))
 	switch {
-	case a.Cause == "" && a.Reason == "":
-		return ""
-	case a.Reason == "":
+	case reason == "":
 		return Safe(a.Cause)
 	case a.Cause == "":
-		return Safe(cutText(a.Reason, longText))
+		return reason
 	}
-	return Safe(a.Cause) + ": " + Safe(cutText(a.Reason, longText))
+	return Safe(a.Cause) + ": " + reason
 }
 
 func shownStatus(a *api.Task) string {
