@@ -29,11 +29,11 @@ func TestPrint(t *testing.T) {
    9 |   retryDelay: 2
      |   ^^^^^^^^^^ did you mean "retryDelaySeconds"?
   10 |   jitter: 0.2
-  object: TaskDefinition payments/charge     more: nf explain NF2101
+  object: TaskDefinition payments/charge
 `, finding().Print([]byte(source)))
 	require.Equal(t, `namespaces/payments/tasks/charge.yaml:9:3: error[NF2101]: unknown key "retryDelay" in TaskDefinition spec
   hint: did you mean "retryDelaySeconds"?
-  object: TaskDefinition payments/charge     more: nf explain NF2101
+  object: TaskDefinition payments/charge
 `, finding().Print(nil))
 }
 

@@ -26,9 +26,7 @@ func (d Diagnostic) Print(source []byte) string {
 		fmt.Fprintf(&b, "  see: %s:%d:%d: %s\n", Escape(r.File), r.Start.Line, r.Start.Column, Escape(r.Message))
 	}
 	if d.Object != nil {
-		fmt.Fprintf(&b, "  object: %s     more: nf explain %s\n", Escape(d.Object.String()), d.Code)
-	} else {
-		fmt.Fprintf(&b, "  more: nf explain %s\n", d.Code)
+		fmt.Fprintf(&b, "  object: %s\n", Escape(d.Object.String()))
 	}
 	return b.String()
 }
