@@ -106,9 +106,13 @@ func (s *scopes) notYet(p, target placed) (why, hint string) {
 		return "a task cannot refer to itself", "its own input and output are not known yet"
 	}
 	readers := chain(p)
+	loose := "" // a fork between the two, whose join does not wait for the target
 	for _, step := range chain(target) {
 		i := slices.IndexFunc(readers, func(r rung) bool { return r.list == step.list })
 		if i < 0 {
+			if step.held && loose == "" {
+				loose = s.unjoined(step, target)
+			}
 			continue
 		}
 		reader := readers[i]
@@ -127,41 +131,47 @@ func (s *scopes) notYet(p, target placed) (why, hint string) {
 			return fmt.Sprintf("task %q runs later", target.task.Ref), "move it before, or read something that is known by then"
 		case !step.held:
 			return "", ""
-		default:
-			return s.joined(step, reader, target)
+		case step.list.tasks[step.index].Type == schema.TypeForkJoin && reader.index == step.index+1 && !reader.held:
+			return fmt.Sprintf("a JOIN opens together with its fork, before task %q has run", target.task.Ref), "read it in a task after the JOIN"
 		}
+		if loose == "" {
+			loose = s.unjoined(step, target)
+		}
+		if loose != "" {
+			return fmt.Sprintf("task %q runs in a branch that join %q does not wait for", target.task.Ref, loose), "add it to joinOn"
+		}
+		return "", ""
 	}
 	return "", ""
 }
 
-// joined says whether a task below an earlier operator is done when the reader's place is reached: below a SWITCH always,
-// below a fork once its JOIN has waited for it.
-func (s *scopes) joined(step, reader rung, target placed) (why, hint string) {
-	fork := step.list.tasks[step.index]
-	if fork.Type != schema.TypeForkJoin {
-		return "", ""
-	}
-	if reader.index == step.index+1 && !reader.held {
-		return fmt.Sprintf("a JOIN opens together with its fork, before task %q has run", target.task.Ref), "read it in a task after the JOIN"
-	}
-	if step.index+1 >= len(step.list.tasks) {
-		return "", "" // no JOIN: NF3106
+// unjoined gives the join that does not wait for a task below the fork at a place, "" if that is no fork or its join waits.
+// A fork without a join is another finding (NF3106).
+func (s *scopes) unjoined(step rung, target placed) string {
+	if step.list.tasks[step.index].Type != schema.TypeForkJoin || step.index+1 >= len(step.list.tasks) {
+		return ""
 	}
 	join := step.list.tasks[step.index+1]
 	if join.Type != schema.TypeJoin || len(join.JoinOn) == 0 {
-		return "", ""
+		return ""
 	}
 	for _, name := range join.JoinOn {
 		on, ok := s.at[name]
 		if ok && (on.task == target.task || s.doneWith(on, target)) {
-			return "", ""
+			return ""
 		}
 	}
-	return fmt.Sprintf("task %q runs in a branch that join %q does not wait for", target.task.Ref, join.Ref), "add it to joinOn"
+	return join.Ref
 }
 
-// doneWith says whether a task has run for sure when another one is done, seen from the place right after that one.
+// doneWith says whether a task has run for sure when another one is done, seen from the place right after that one. What
+// stands inside an operator is not done with it: a SWITCH or fork is done as soon as it is decided.
 func (s *scopes) doneWith(on, target placed) bool {
+	within := false
+	inside(on.task, func(t *schema.Task) { within = within || t == target.task })
+	if within {
+		return false
+	}
 	why, _ := s.notYet(placed{task: &schema.Task{}, list: on.list, index: on.index + 1}, target)
 	return why == ""
 }
