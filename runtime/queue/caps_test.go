@@ -88,11 +88,13 @@ func (s storm) turn(ctx context.Context, q *queue.Queue, at store.QueueAt) (int,
 	got, err := q.Claimer().Claim(ctx, store.Hot, store.Claim{
 		Queue: at, Want: 1 + rand.IntN(3), ClaimID: q.NextClaim(), LeaseMs: s.leaseMs, Worker: "w",
 	})
-	if errors.Is(err, store.ErrBusy) || ctx.Err() != nil {
-		return 0, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrBusy) && ctx.Err() == nil {
 		return 0, err
+	}
+	if len(got.Leased) == 0 { // a refused poll comes again a little later
+		idle := time.NewTimer(time.Duration(rand.IntN(4000)) * time.Microsecond)
+		<-idle.C
+		return 0, nil
 	}
 	var back []store.LeaseKey
 	for _, l := range got.Leased {

@@ -23,7 +23,7 @@ const (
 	fenceRest = 15 * time.Second
 	// turnWait is how long a claim waits for another claim of the same definition in this process.
 	turnWait = 200 * time.Millisecond
-	// setTries bounds how often a claim begins anew because the semaphores of the definition have changed under it.
+	// setTries bounds how often a claim begins anew because the gates of the definition have changed under it.
 	setTries = 3
 	// verdictEvery bounds how often a verdict is written.
 	verdictEvery = time.Second
@@ -131,7 +131,7 @@ func (cl *Claimer) claim(ctx context.Context, lane store.Lane, c store.Claim) (C
 
 var (
 	errUngated = errors.New("queue has no gate")
-	errSet     = errors.New("the semaphores of the definition have changed")
+	errSet     = errors.New("the gates of the definition have changed")
 )
 
 // claimGated is S1b.
@@ -253,9 +253,6 @@ func (g *gated) run(ctx context.Context, tx *store.Tx) error {
 	if err := g.lock(ctx, tx); err != nil {
 		return err
 	}
-	if err := g.decide(ctx, tx); err != nil {
-		return err
-	}
 	if g.verdict.Allow < g.claim.Want {
 		if err := g.reclaim(ctx, tx); err != nil {
 			return err
@@ -267,36 +264,34 @@ func (g *gated) run(ctx context.Context, tx *store.Tx) error {
 	return g.settle(ctx, tx)
 }
 
-// lock learns which gates there are, takes them, and reads the settings again (steps 1–3).
+// lock learns which gates there are, takes them, and reads everything again under them (steps 1–3).
 func (g *gated) lock(ctx context.Context, tx *store.Tx) error {
-	before, err := tx.GateSettings(ctx, g.claim.Queue)
+	before, sems, err := tx.GateLook(ctx, g.claim.Queue, g.def)
 	if err != nil {
 		return err
 	}
 	if !before.Gated || before.DefID == 0 {
 		return errUngated
 	}
-	if g.sems, err = tx.GateSemaphores(ctx, g.def); err != nil {
+	g.sems, g.low = sems, g.cl.lows(g.memory, before.Changed, sems)
+	var heads []store.Head
+	g.settings, g.counts, heads, err = tx.GateRead(ctx, store.GateAsk{
+		Install: g.install, Queue: g.claim.Queue, Definition: g.def, Semaphores: sems, Limit: before.Cap, Low: g.low, Want: g.claim.Want,
+	})
+	switch {
+	case err != nil:
 		return err
-	}
-	if err := tx.LockQueueGates(ctx, g.install, g.def, g.sems); err != nil {
-		return err
-	}
-	if g.settings, err = tx.GateSettings(ctx, g.claim.Queue); err != nil {
-		return err
-	}
-	if !g.settings.Gated {
+	case !g.settings.Gated:
 		return errUngated
+	case g.settings.Cap != before.Cap || !g.settings.Changed.Equal(before.Changed):
+		return errSet
 	}
-	g.low = g.cl.lows(g.memory, g.settings.Changed, g.sems)
-	return nil
+	g.heads = heads
+	return g.decide()
 }
 
-// decide counts under the gates and asks the policy (steps 3 and 5).
-func (g *gated) decide(ctx context.Context, tx *store.Tx) (err error) {
-	if g.counts, err = tx.GateCounts(ctx, g.def, g.settings.Cap, g.low); err != nil {
-		return err
-	}
+// decide asks the policy what the counts allow (step 5).
+func (g *gated) decide() error {
 	g.counted = true
 	controls := gate.Controls{ConcurrentExecLimit: g.settings.Cap}
 	counts := gate.Counts{Definition: g.counts.Definition}
@@ -344,7 +339,13 @@ func (g *gated) reclaim(ctx context.Context, tx *store.Tx) error {
 	if err != nil || len(moved) == 0 {
 		return err
 	}
-	return g.decide(ctx, tx)
+	g.settings, g.counts, g.heads, err = tx.GateRead(ctx, store.GateAsk{
+		Install: g.install, Queue: g.claim.Queue, Definition: g.def, Semaphores: g.sems, Limit: g.settings.Cap, Low: g.low, Want: g.claim.Want,
+	})
+	if err != nil {
+		return err
+	}
+	return g.decide()
 }
 
 // Again says whether lost work may be delivered again (X4), and until when it must then start (contract 3.6: from the reclaim). False: a time-out
@@ -375,14 +376,11 @@ func StartBy(def *schema.TaskDefinition, now time.Time) time.Time {
 
 // lease takes the first rows of the queue, waiters of its semaphores before all others (step 7).
 func (g *gated) lease(ctx context.Context, tx *store.Tx) error {
-	heads, err := tx.GateHeads(ctx, g.claim.Queue, g.settings.Now, g.claim.Want+1)
-	if err != nil {
-		return err
-	}
-	g.heads = g.waitersFirst(heads)
+	g.heads = g.waitersFirst(g.heads)
 	if g.verdict.Allow == 0 || len(g.heads) == 0 {
 		return nil
 	}
+	var err error
 	g.leased, err = tx.ClaimGated(ctx, g.claim, g.heads, g.verdict.Allow, g.settings.Now, g.sems)
 	return err
 }

@@ -69,25 +69,32 @@ func (t *Tx) LockGates(ctx context.Context, keys []int64, wait time.Duration) er
 	if len(keys) == 0 {
 		return nil
 	}
+	p := t.pipeline()
+	t.queueGates(p, keys, wait)
+	return busyGate(p.send(ctx))
+}
+
+// queueGates puts the locks of LockGates into a pipeline, before the statements that read under them.
+func (t *Tx) queueGates(p *pipeline, keys []int64, wait time.Duration) {
 	if wait <= 0 {
 		wait = gateWait
 	}
 	keys = slices.Clone(keys)
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
-	p := t.pipeline()
 	p.queue("set_local", "", []any{"lock_timeout", millis(wait)}, nil)
 	for _, key := range keys {
 		p.queue("lock_gate", "", []any{key}, nil)
 	}
 	p.queue("set_local", "", []any{"lock_timeout", millis(t.lockTimeout)}, nil)
-	if err := p.send(ctx); err != nil {
-		if Code(err) == "55P03" {
-			return fmt.Errorf("gate: %w: %w", ErrBusy, err)
-		}
-		return err
+}
+
+// busyGate says ErrBusy where a gate was not had in time.
+func busyGate(err error) error {
+	if Code(err) == "55P03" {
+		return fmt.Errorf("gate: %w: %w", ErrBusy, err)
 	}
-	return nil
+	return err
 }
 
 // AllowBitmaps lets the planner use bitmap scans for the rest of the transaction: listings and searches only (B8).

@@ -30,41 +30,53 @@ type GateSettings struct {
 	Found     bool
 }
 
-// GateSettings reads the settings of a queue: before the locks to learn which gates there are, after them to decide.
-func (t *Tx) GateSettings(ctx context.Context, q QueueAt) (g GateSettings, err error) {
-	rows, err := t.query(ctx, "gate_settings", "", q.NS, q.QueueID)
-	if err != nil {
-		return g, err
-	}
-	return g, each(rows, func(r *row) error {
-		g = GateSettings{
-			Now: r.time(), DefID: r.i32(), Gated: r.boolean(), Suspended: r.boolean(), Cap: r.i64(), Changed: r.time(),
-			Verdict: r.bytes(), VerdictAt: r.time(), Found: true,
-		}
-		return nil
-	})
-}
-
-// GateSemaphores gives the semaphores that a definition needs, in order.
-func (t *Tx) GateSemaphores(ctx context.Context, def ObjectAt) (sems []ObjectAt, err error) {
-	rows, err := t.query(ctx, "gate_semaphore_set", "", def.NS, def.ID)
-	if err != nil {
-		return nil, err
-	}
-	return sems, each(rows, func(r *row) error {
+// GateLook learns, without locks, what gates a queue of a definition and which semaphores it needs, in order (S1b step 1).
+func (t *Tx) GateLook(ctx context.Context, q QueueAt, def ObjectAt) (g GateSettings, sems []ObjectAt, err error) {
+	p := t.pipeline()
+	p.queue("gate_settings", "", []any{q.NS, q.QueueID}, reader(func(r *row) error { g = readGateSettings(r); return nil }))
+	p.queue("gate_semaphore_set", "", []any{def.NS, def.ID}, reader(func(r *row) error {
 		sems = append(sems, ObjectAt{r.i32(), r.i32()})
 		return nil
-	})
+	}))
+	return g, sems, p.send(ctx)
 }
 
-// LockQueueGates takes the gates of a definition and its semaphores (L1), in order of their keys. ErrBusy if that takes longer than 200 ms.
-func (t *Tx) LockQueueGates(ctx context.Context, install execution.UUID, def ObjectAt, sems []ObjectAt) error {
-	keys := make([]int64, 0, 1+len(sems))
-	keys = append(keys, ObjectGate(install, GateDefinition, def.NS, def.ID))
-	for _, s := range sems {
-		keys = append(keys, ObjectGate(install, GateSemaphore, s.NS, s.ID))
+func readGateSettings(r *row) GateSettings {
+	return GateSettings{
+		Now: r.time(), DefID: r.i32(), Gated: r.boolean(), Suspended: r.boolean(), Cap: r.i64(), Changed: r.time(), Verdict: r.bytes(),
+		VerdictAt: r.time(), Found: true,
 	}
-	return t.LockGates(ctx, keys, 0)
+}
+
+// GateAsk is what a claim wants to know under the gates of its queue.
+type GateAsk struct {
+	Install    execution.UUID
+	Queue      QueueAt
+	Definition ObjectAt
+	Semaphores []ObjectAt
+	Limit      int64 // the definition's cap as it was seen before; 0 = its leases are not counted
+	Low        LowFences
+	Want       int // how many rows of the queue are looked at, less one
+}
+
+// GateRead takes the gates of a definition and its semaphores (L1), ascending by their keys, one statement each, and then reads settings, clock, counts
+// and the first rows of the queue in statements of their own, which see everything that was committed before the locks were had (X10). All of it is one
+// round trip. ErrBusy if a gate takes longer than 200 ms.
+func (t *Tx) GateRead(ctx context.Context, ask GateAsk) (g GateSettings, c GateCounts, heads []Head, err error) {
+	keys := make([]int64, 0, 1+len(ask.Semaphores))
+	keys = append(keys, ObjectGate(ask.Install, GateDefinition, ask.Definition.NS, ask.Definition.ID))
+	for _, s := range ask.Semaphores {
+		keys = append(keys, ObjectGate(ask.Install, GateSemaphore, s.NS, s.ID))
+	}
+	p := t.pipeline()
+	t.queueGates(p, keys, 0)
+	p.queue("gate_settings", "", []any{ask.Queue.NS, ask.Queue.QueueID}, reader(func(r *row) error { g = readGateSettings(r); return nil }))
+	t.queueCounts(p, &c, ask.Definition, ask.Limit, ask.Low)
+	p.queue("gate_heads", "", []any{ask.Queue.NS, ask.Queue.QueueID, ask.Want + 1}, reader(func(r *row) error {
+		heads = append(heads, Head{Lane: r.i16(), Sub: r.i16(), Seq: r.i64(), Task: limit.Task{NS: ask.Queue.NS, Exec: r.uuid(), No: r.i32()}})
+		return nil
+	}))
+	return g, c, heads, busyGate(p.send(ctx))
 }
 
 // GateCounts is what is in flight, read under the gates.
@@ -99,15 +111,14 @@ type LowFences struct {
 	Semaphores map[ObjectAt]int64
 }
 
-// GateCounts counts under the gates: everything in flight that has a fence at or above its low mark. limit is the definition's cap, 0 = not counted.
-func (t *Tx) GateCounts(ctx context.Context, def ObjectAt, limit int64, low LowFences) (c GateCounts, err error) {
+// queueCounts counts everything in flight that has a fence at or above its low mark. limit is the definition's cap, 0 = not counted.
+func (t *Tx) queueCounts(p *pipeline, c *GateCounts, def ObjectAt, limit int64, low LowFences) {
 	ns, id, mark := newColumn(pgtype.Int4OID), newColumn(pgtype.Int4OID), newColumn(pgtype.Int8OID)
 	for at, fence := range low.Semaphores {
 		ns.i32(at.NS)
 		id.i32(at.ID)
 		mark.i64(fence)
 	}
-	p := t.pipeline()
 	if limit > 0 {
 		p.queue("gate_count", "", []any{def.NS, def.ID, low.Definition, limit}, reader(func(r *row) error {
 			c.Definition, c.DefLow = r.i64(), r.i64()
@@ -119,7 +130,6 @@ func (t *Tx) GateCounts(ctx context.Context, def ObjectAt, limit int64, low LowF
 		return nil
 	}))
 	p.queue("gate_next_fence", "", nil, reader(func(r *row) error { c.NextFence = r.i64(); return nil }))
-	return c, p.send(ctx)
 }
 
 func readSemaphoreCount(r *row) SemaphoreCount {
@@ -132,18 +142,6 @@ func readSemaphoreCount(r *row) SemaphoreCount {
 	s.WaiterAt = QueueAt{r.i32(), r.i32()}
 	s.Head = Head{Lane: r.i16(), Sub: r.i16(), Seq: r.i64(), Task: task}
 	return s
-}
-
-// GateHeads gives the first rows of a queue that have not expired, at most n.
-func (t *Tx) GateHeads(ctx context.Context, q QueueAt, now time.Time, n int) (heads []Head, err error) {
-	rows, err := t.query(ctx, "gate_heads", "", q.NS, q.QueueID, now, n)
-	if err != nil {
-		return nil, err
-	}
-	return heads, each(rows, func(r *row) error {
-		heads = append(heads, Head{Lane: r.i16(), Sub: r.i16(), Seq: r.i64(), Task: limit.Task{NS: q.NS, Exec: r.uuid(), No: r.i32()}})
-		return nil
-	})
 }
 
 // ClaimGated leases the first allow of the given rows, each with one permit of every semaphore, in one statement (S1b step 7). The

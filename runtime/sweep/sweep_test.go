@@ -268,9 +268,12 @@ func TestBG_32_FC_095_PlaceIsFreeHoweverTheLeaseEnds(t *testing.T) {
 		d.ResponseTimeout, d.StartToCloseTimeout, d.Retry.RetryCount = 60_000, 30_000, 0
 	}), &schema.Semaphore{Metadata: schema.Metadata{Name: "erp", Namespace: enginetest.Namespace}, Permits: 1})...)
 	ends := map[string]func(store.Leased){
-		"complete":  func(l store.Leased) { s.Report(l, enginetest.Completed("")) },
-		"fail":      func(l store.Leased) { s.Report(l, enginetest.Failed("no")) },
-		"terminate": func(l store.Leased) { _, err := s.Engine.Terminate(t.Context(), l.ID, "x", "ann"); require.NoError(t, err) },
+		"complete": func(l store.Leased) { s.Report(l, enginetest.Completed("")) },
+		"fail":     func(l store.Leased) { s.Report(l, enginetest.Failed("no")) },
+		"terminate": func(l store.Leased) {
+			_, err := s.Engine.Terminate(t.Context(), l.ID, "x", "ann")
+			require.NoError(t, err)
+		},
 		"time out": func(store.Leased) {
 			c.Advance(30 * time.Second)
 			pass(t, s)

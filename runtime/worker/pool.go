@@ -422,19 +422,24 @@ func (p *Pool) list(ctx context.Context) error {
 	return nil
 }
 
-// look asks idle queues whether they hold anything; found says that one does which no gate blocked before.
+// look asks idle queues whether they hold anything; found says that one does which no gate blocked before, blocked that work is known which cannot
+// be taken at present: the next look is soon.
 func (p *Pool) look(ctx context.Context) (found, blocked bool, err error) {
 	p.mu.Lock()
 	var ask []store.QueueAt
 	for _, l := range p.order {
+		blocked = blocked || l.dirty // known work that waits for a place, or for the runner to beat again
 		if !l.dirty && !l.claims && l.running < p.opt.Executors {
 			ask = append(ask, l.info.QueueAt)
 		}
 	}
 	p.mu.Unlock()
+	if blocked {
+		p.kick()
+	}
 	got, err := p.store.Discover(ctx, store.Hot, ask)
 	if err != nil || len(got) == 0 {
-		return false, false, err
+		return false, blocked, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

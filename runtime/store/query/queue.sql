@@ -152,10 +152,10 @@ SELECT s.sem_ns, s.sem_id, n.name, o.name, m.permits, h.held, h.low, coalesce(m.
 SELECT last_value + 1 FROM nf_fence;
 
 -- name: gate_heads
--- Whose: S1b step 7, under the gate. Locks: none. The first rows of a queue.
+-- Whose: S1b step 7, under the gate. Locks: none. The first rows of a queue that have not expired.
 SELECT r.lane, r.sub, r.seq, r.exec_id, r.task_no FROM nf_ready r
- WHERE r.ns = $1::int AND r.queue_id = $2::int AND (r.expire_at IS NULL OR r.expire_at > $3::timestamptz)
- ORDER BY r.lane, r.sub, r.seq LIMIT $4::int;
+ WHERE r.ns = $1::int AND r.queue_id = $2::int AND (r.expire_at IS NULL OR r.expire_at > (SELECT nf_now()))
+ ORDER BY r.lane, r.sub, r.seq LIMIT $3::int;
 
 -- name: gate_expired
 -- Whose: S1b step 4, under the gate. Locks: none. Leases of a definition's queues that look lost, oldest first.
