@@ -152,7 +152,12 @@ func startChild(t *testing.T, project string) child {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		// Before the folder is removed: the watchdog signals only what the folder's own file names.
+		require.Eventually(t, func() bool { return len(processes(t, project)) == 0 }, time.Minute, 20*time.Millisecond)
+	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.NotContains(t, line, "error:")
