@@ -462,3 +462,17 @@ func TestBG_35_FreedPlaceIsHandedOverAtOnce(t *testing.T) {
 	t.Logf("10 tasks of 100 ms under a limit of 1 took %v", time.Since(start))
 	require.Less(t, time.Since(start), 6*time.Second, "the goal is 2 s on an idle machine; the soak holds it")
 }
+
+// A row that was committed after the claim had read its clock is leased no earlier than it was made: kept times never go back (B1.9).
+func TestLeaseNeverBeginsBeforeItsRow(t *testing.T) {
+	t.Parallel()
+	w := queuetest.New(t, queuetest.Definition("plain", 0), queuetest.Definition("capped", 1))
+	q := w.Queue()
+	for _, name := range []string{"plain", "capped"} {
+		w.Enqueue(name, 1)
+		w.Exec(`UPDATE nf_ready SET scheduled_at = nf_now() + interval '1 min', visible_at = nf_now() + interval '1 min' WHERE ns > 0`)
+		l := claim(t, q, w.At(name), 1).Leased[0]
+		require.Equal(t, l.VisibleAt, l.LeasedAt, name)
+		require.Equal(t, l.LeasedAt.Add(time.Hour), l.LeaseUntil, name)
+	}
+}

@@ -111,7 +111,7 @@ func (c *call) run(ctx context.Context) {
 	c.pool.mu.Lock()
 	c.called = true
 	c.pool.mu.Unlock()
-	outcome := execute(ctx, task, request)
+	outcome := c.execute(ctx, task, request)
 	if c.lost() {
 		return
 	}
@@ -126,16 +126,18 @@ func (c *call) run(ctx context.Context) {
 }
 
 // execute calls the task so that neither a panic nor the end of its goroutine reaches the process.
-func execute(ctx context.Context, task systemtasks.Task, request systemtasks.Call) systemtasks.Outcome {
+func (c *call) execute(ctx context.Context, task systemtasks.Task, request systemtasks.Call) systemtasks.Outcome {
 	answer := make(chan systemtasks.Outcome, 1)
 	go func() {
 		outcome := systemtasks.Outcome(systemtasks.Failed{
 			Cause: string(execution.CauseWorkerFailed), Reason: fmt.Sprintf("the %s task gave no outcome: its goroutine ended", task.Type()),
 		})
 		defer func() {
-			if p := recover(); p != nil {
+			if p := recover(); p != nil { // its value and stack may hold what users must not see: the log only
+				c.pool.opt.Log.Error("a task panicked", telemetry.KeyExecution, c.lease.Exec.String(), telemetry.KeyTask, c.lease.TaskNo,
+					telemetry.KeyError, fmt.Sprint(p), "stack", string(debug.Stack()))
 				outcome = systemtasks.Failed{
-					Cause: string(execution.CauseWorkerFailed), Reason: fmt.Sprintf("the %s task panicked: %v\n%s", task.Type(), p, debug.Stack()),
+					Cause: string(execution.CauseWorkerFailed), Reason: fmt.Sprintf("the %s task panicked; the runner's log has more", task.Type()),
 				}
 			}
 			answer <- outcome

@@ -34,6 +34,7 @@ SELECT k.ns, k.queue_id FROM unnest($1::int[], $2::int[]) AS k(ns, queue_id)
 
 -- name: claim_plain
 -- Whose: S1a, queue without a gate. Locks: L5 (skip), inserts. A gate that has just been added turns the claim away; a dead runner leases nothing.
+-- A lease never begins before its row was scheduled or visible, though that may have been committed after the clock was read (B1.9).
 -- $1 ns, $2 queue, $3 want, $4 holder, $5 claim, $6 lease asked for (ms), $7 worker.
 WITH q AS MATERIALIZED (
   SELECT nf_now() AS now FROM nf_queue q CROSS JOIN LATERAL (SELECT x.suspended_at FROM nf_ns x WHERE x.ns = q.ns LIMIT 1) n
@@ -48,16 +49,16 @@ d AS (DELETE FROM nf_ready WHERE ctid = ANY (ARRAY(SELECT t FROM c)) RETURNING *
 INSERT INTO nf_lease (ns, exec_id, task_no, attempt, queue_id, holder, claim_id, leased_at, check_at, lease_until, beat_by, close_by, att_by, total_by,
                       ttl_by, lease_ms, scheduled_at, visible_at, scope_no, slot, rev_id, def_id, def_rev, rerun, deliveries, retries_left, lane,
                       kind, iteration, worker, ref, flow_key, checkpoint)
-SELECT d.ns, d.exec_id, d.task_no, d.attempt, d.queue_id, $4::int, $5::bigint, q.now,
+SELECT d.ns, d.exec_id, d.task_no, d.attempt, d.queue_id, $4::int, $5::bigint, m.at,
        LEAST(v.lease_until, v.beat_by, v.close_by, d.att_by, d.total_by), v.lease_until, v.beat_by, v.close_by, d.att_by, d.total_by,
        d.ttl_by, m.lease_ms, d.scheduled_at, d.visible_at, d.scope_no, d.slot, d.rev_id, d.def_id, d.def_rev, d.rerun, d.deliveries + 1,
        d.retries_left, d.lane, d.kind, d.iteration, $7::text, d.ref, d.flow_key, d.checkpoint
   FROM q CROSS JOIN d
   LEFT JOIN LATERAL (SELECT x.lease_ms, x.beat_ms, x.close_ms FROM nf_policy x WHERE x.ns = d.ns AND x.def_rev = d.def_rev LIMIT 1) p ON true
- CROSS JOIN LATERAL (SELECT LEAST($6::bigint, coalesce(p.lease_ms, 3600000)) AS lease_ms) m
- CROSS JOIN LATERAL (SELECT CASE WHEN $4::int = 0 THEN q.now + m.lease_ms * interval '1 ms' END AS lease_until,
-                            CASE WHEN $4::int = 0 THEN q.now + p.beat_ms * interval '1 ms' END AS beat_by,
-                            q.now + p.close_ms * interval '1 ms' AS close_by) v
+ CROSS JOIN LATERAL (SELECT LEAST($6::bigint, coalesce(p.lease_ms, 3600000)) AS lease_ms, greatest(q.now, d.scheduled_at, d.visible_at) AS at) m
+ CROSS JOIN LATERAL (SELECT CASE WHEN $4::int = 0 THEN m.at + m.lease_ms * interval '1 ms' END AS lease_until,
+                            CASE WHEN $4::int = 0 THEN m.at + p.beat_ms * interval '1 ms' END AS beat_by,
+                            m.at + p.close_ms * interval '1 ms' AS close_by) v
 RETURNING ns, exec_id, task_no, attempt, queue_id, holder, fence, claim_id, leased_at, lease_until, beat_by, close_by, att_by, total_by, deadline_at,
           lease_ms, scheduled_at, visible_at, scope_no, slot, rev_id, def_id, def_rev, rerun, deliveries, retries_left, lane, kind, sems, iteration,
           worker;
@@ -85,16 +86,17 @@ l AS (
   INSERT INTO nf_lease (ns, exec_id, task_no, attempt, queue_id, holder, claim_id, leased_at, check_at, lease_until, beat_by, close_by, att_by,
                         total_by, ttl_by, lease_ms, scheduled_at, visible_at, scope_no, slot, rev_id, def_id, def_rev, rerun, deliveries,
                         retries_left, lane, kind, sems, iteration, worker, ref, flow_key, checkpoint)
-  SELECT d.ns, d.exec_id, d.task_no, d.attempt, d.queue_id, $8::int, $9::bigint, $7::timestamptz,
+  SELECT d.ns, d.exec_id, d.task_no, d.attempt, d.queue_id, $8::int, $9::bigint, m.at,
          LEAST(v.lease_until, v.beat_by, v.close_by, d.att_by, d.total_by), v.lease_until, v.beat_by, v.close_by, d.att_by, d.total_by,
          d.ttl_by, m.lease_ms, d.scheduled_at, d.visible_at, d.scope_no, d.slot, d.rev_id, d.def_id, d.def_rev, d.rerun, d.deliveries + 1,
          d.retries_left, d.lane, d.kind, cardinality($12::int[])::smallint, d.iteration, $11::text, d.ref, d.flow_key, d.checkpoint
     FROM d
     LEFT JOIN LATERAL (SELECT x.lease_ms, x.beat_ms, x.close_ms FROM nf_policy x WHERE x.ns = d.ns AND x.def_rev = d.def_rev LIMIT 1) p ON true
-   CROSS JOIN LATERAL (SELECT LEAST($10::bigint, coalesce(p.lease_ms, 3600000)) AS lease_ms) m
-   CROSS JOIN LATERAL (SELECT CASE WHEN $8::int = 0 THEN $7::timestamptz + m.lease_ms * interval '1 ms' END AS lease_until,
-                              CASE WHEN $8::int = 0 THEN $7::timestamptz + p.beat_ms * interval '1 ms' END AS beat_by,
-                              $7::timestamptz + p.close_ms * interval '1 ms' AS close_by) v
+   CROSS JOIN LATERAL (SELECT LEAST($10::bigint, coalesce(p.lease_ms, 3600000)) AS lease_ms,
+                              greatest($7::timestamptz, d.scheduled_at, d.visible_at) AS at) m
+   CROSS JOIN LATERAL (SELECT CASE WHEN $8::int = 0 THEN m.at + m.lease_ms * interval '1 ms' END AS lease_until,
+                              CASE WHEN $8::int = 0 THEN m.at + p.beat_ms * interval '1 ms' END AS beat_by,
+                              m.at + p.close_ms * interval '1 ms' AS close_by) v
   RETURNING *),
 s AS (
   INSERT INTO nf_lease_sem (sem_ns, sem_id, ns, exec_id, task_no, fence)
