@@ -97,8 +97,7 @@ func (cl *Claimer) Claim(ctx context.Context, lane store.Lane, c store.Claim) (C
 		return Claimed{}, nil
 	}
 	got, err := cl.claim(ctx, lane, c)
-	var unknown *store.CommitUnknownError
-	if !errors.As(err, &unknown) {
+	if _, unknown := errors.AsType[*store.CommitUnknownError](err); !unknown {
 		return got, err
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)

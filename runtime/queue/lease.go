@@ -128,7 +128,7 @@ func requestClaim(r Request) int64 {
 	for _, p := range parts {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(p), p) // never fails
 	}
-	return int64(binary.BigEndian.Uint64(h.Sum(nil)) >> 1) //nolint:gosec // 63 bits
+	return int64(binary.BigEndian.Uint64(h.Sum(nil)) >> 1)
 }
 
 // leasing is one request on its way.
@@ -185,8 +185,7 @@ func (l *leasing) claim(ctx context.Context, s served) (full, blocked bool, err 
 	if errors.Is(err, store.ErrBusy) {
 		return false, true, nil // as if the gate were closed: the next look comes soon
 	}
-	var unknown *store.CommitUnknownError
-	if errors.As(err, &unknown) {
+	if _, unknown := errors.AsType[*store.CommitUnknownError](err); unknown {
 		l.q.doubt(doubt{queue: s.info.QueueAt, claimID: l.claimID, repeatable: l.r.RequestID != ""})
 	}
 	if err != nil {

@@ -51,6 +51,20 @@ func lease(t testing.TB, q *queue.Queue, r queue.Request) queue.Answer {
 	return a
 }
 
+// leaseLater asks in a goroutine of its own.
+func leaseLater(t testing.TB, q *queue.Queue, r queue.Request) <-chan queue.Answer {
+	t.Helper()
+	answer := make(chan queue.Answer, 1)
+	go func() {
+		a, err := q.Lease(t.Context(), r)
+		if err != nil {
+			t.Error(err)
+		}
+		answer <- a
+	}()
+	return answer
+}
+
 func held(a queue.Task) queue.Held {
 	return queue.Held{ID: a.ID, Namespace: queuetest.Namespace, TaskNo: a.TaskNo, Attempt: a.Attempt.Attempt, Token: a.Token}
 }
@@ -143,8 +157,7 @@ func TestThrottledPollWaitsAndIsWokenByAFreedPlace(t *testing.T) {
 	require.Empty(t, throttled.Tasks)
 	require.Equal(t, "concurrentExecLimit", throttled.Throttled[0].Control)
 
-	answer := make(chan queue.Answer, 1)
-	go func() { answer <- lease(t, q, ask(w, 1, 20*time.Second, "charge")) }()
+	answer := leaseLater(t, q, ask(w, 1, 20*time.Second, "charge"))
 	parked(t, w, q, 1)
 	start := time.Now()
 	for _, err := range q.Release(t.Context(), []queue.Held{held(first.Tasks[0])}) {
@@ -169,8 +182,7 @@ func TestShutdownAnswersOpenPollsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := queuetest.New(t, queuetest.Definition("charge", 0))
 	q := running(t, w.Queue())
-	answer := make(chan queue.Answer, 1)
-	go func() { answer <- lease(t, q, ask(w, 1, 30*time.Second, "charge")) }()
+	answer := leaseLater(t, q, ask(w, 1, 30*time.Second, "charge"))
 	parked(t, w, q, 1)
 	q.Stop()
 	require.Empty(t, (<-answer).Tasks)

@@ -15,12 +15,12 @@ import (
 func TestTokenIsGoodForItsTaskAndFenceOnly(t *testing.T) {
 	t.Parallel()
 	old := store.InstallKey{No: 1, Key: []byte(strings.Repeat("a", 32))}
-	new := store.InstallKey{No: 2, Key: []byte(strings.Repeat("b", 32))}
+	newer := store.InstallKey{No: 2, Key: []byte(strings.Repeat("b", 32))}
 	const task = "0198c7a0-0000-7000-8000-000000000001.1.1"
 	token := queue.NewSigner([]store.InstallKey{old}).Sign("default", task, 42)
 	require.Regexp(t, `^42\.[A-Za-z0-9_-]{22}$`, token)
 
-	both := queue.NewSigner([]store.InstallKey{new, old})
+	both := queue.NewSigner([]store.InstallKey{newer, old})
 	fence, ok := both.Verify(token, "default", task)
 	require.True(t, ok, "all keys verify")
 	require.Equal(t, int64(42), fence)

@@ -20,7 +20,6 @@ type fate struct {
 	queues []store.QueueAt // of moves
 	ends   []engine.End
 	beaten []store.LeaseKey
-	due    []time.Time // of ends, then of moves: for the low mark
 }
 
 // leases looks at leases whose time has come (S5b): beaten ones are looked at later, time-outs and the end of deliveries go to the engine, lost work goes back to

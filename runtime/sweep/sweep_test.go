@@ -396,7 +396,7 @@ func TestRunnerDeclaredDeadDropsItsWork(t *testing.T) {
 	c.Advance(time.Second)
 	pass(t, other)
 	require.NoError(t, s.Runner.Beat(t.Context()))
-	<-ended
+	require.ErrorIs(t, <-ended, context.Canceled)
 	require.NotEqual(t, old, s.Runner.No())
 	x := s.Await(id)
 	require.Equal(t, "COMPLETED", x.Status)

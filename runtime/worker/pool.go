@@ -298,7 +298,7 @@ func (p *Pool) claim(ctx context.Context, l *line, want int) {
 	if len(got.Freed) > 0 {
 		p.opt.Queue.Ready(got.Freed)
 	}
-	p.begin(l, no, lost, got.Leased, nil)
+	p.begin(l, no, lost, got.Leased, nil) //nolint:contextcheck // calls outlive the loop that claims: they end with the drain
 	p.mu.Lock()
 	unused := want - len(got.Leased)
 	l.running -= unused

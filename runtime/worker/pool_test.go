@@ -249,9 +249,9 @@ func TestBG_76_LongCallIsMadeOnce(t *testing.T) {
 	client, err := outbound.New(outbound.Options{Now: time.Now, AllowLoopback: true})
 	require.NoError(t, err)
 	clock := &workertest.Clock{}
-	real, err := httptask.New(httptask.Options{Client: client})
+	httpTask, err := httptask.New(httptask.Options{Client: client})
 	require.NoError(t, err)
-	opt := workertest.Options{Tasks: []systemtasks.Task{real}, NoSweep: true, NoBeat: true, Clock: clock}
+	opt := workertest.Options{Tasks: []systemtasks.Task{httpTask}, NoSweep: true, NoBeat: true, Clock: clock}
 	s := workertest.New(t, opt, enginetest.Workflow("w", call("a", "", map[string]schema.Value{"uri": server.URL, "timeoutMs": 600000})))
 	other := s.Beside(opt)
 	id := s.Start("w", "")

@@ -72,7 +72,7 @@ func open(t testing.TB, url string) *World {
 // Declare adds or changes objects.
 func (w *World) Declare(objects ...schema.Object) {
 	w.T.Helper()
-	ctx := context.Background() //nolint:forbidigo // also used in clean-ups
+	ctx := context.Background()
 	for _, o := range objects {
 		w.applied[o.Address()] = o
 	}
@@ -93,7 +93,7 @@ func (w *World) Declare(objects ...schema.Object) {
 
 func (w *World) refresh() {
 	w.T.Helper()
-	ctx := context.Background() //nolint:forbidigo // also used in clean-ups
+	ctx := context.Background()
 	if w.Registry == nil {
 		var err error
 		w.Registry, err = registry.Open(ctx, w.Store)
@@ -217,14 +217,14 @@ func (w *World) Enqueue(definition string, n int) []execution.UUID {
 func (w *World) Count(sql string, args ...any) int {
 	w.T.Helper()
 	var n int
-	require.NoError(w.T, w.SQL.QueryRow(context.Background(), sql, args...).Scan(&n)) //nolint:forbidigo // also used in clean-ups
+	require.NoError(w.T, w.SQL.QueryRow(context.Background(), sql, args...).Scan(&n))
 	return n
 }
 
 // Exec runs a statement that only a test may run.
 func (w *World) Exec(sql string, args ...any) {
 	w.T.Helper()
-	_, err := w.SQL.Exec(context.Background(), sql, args...) //nolint:forbidigo // also used in clean-ups
+	_, err := w.SQL.Exec(context.Background(), sql, args...)
 	require.NoError(w.T, err)
 }
 
