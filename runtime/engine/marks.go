@@ -61,7 +61,7 @@ func (e *Engine) drainOnce(ctx context.Context, d *drainer) (bool, error) {
 		if now, err = tx.Now(ctx); err != nil {
 			return err
 		}
-		if now.Sub(d.full) >= reread {
+		if now.Sub(d.full) >= reread || now.Before(d.full) { // or the clock was set back
 			d.low, d.full = time.Time{}, now
 		}
 		if due, err = tx.DueMarks(ctx, d.low, drainMarks); err != nil || len(due) == 0 {

@@ -4,7 +4,7 @@ package sweep_test
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +26,9 @@ func deadlineObjects() []schema.Object {
 	timed := enginetest.Workflow("flow", enginetest.Simple("a", "plain", nil))
 	timed.Timeout = 5000
 	joined := enginetest.Fork("f", []*schema.Task{enginetest.Simple("a", "plain", nil)}, []*schema.Task{enginetest.Simple("b", "plain", nil)})
-	joined[len(joined)-1].Timeout = 5000
+	joined[len(joined)-1].Definition = "spanning"
 	return []schema.Object{
+		enginetest.Definition("spanning", func(d *schema.TaskDefinition) { d.Timeout = 5000 }),
 		enginetest.Definition("plain"),
 		enginetest.Definition("close", func(d *schema.TaskDefinition) { d.StartToCloseTimeout = 5000 }),
 		enginetest.Definition("start", func(d *schema.TaskDefinition) { d.ScheduleToStartTimeout = 5000 }),
@@ -66,7 +67,7 @@ func requireEnded(t *testing.T, s *workertest.Stack, ids map[string]execution.ID
 		if name == "wait" {
 			want = "COMPLETED"
 		}
-		require.Equal(t, want, s.Get(id).Status, "%s: %s", name, why)
+		require.Equal(t, want, s.Await(id).Status, "%s: %s", name, why)
 	}
 }
 
@@ -432,25 +433,20 @@ func TestBG_82_FC_163_WaitsOfManyLengthsEndEachAtItsTime(t *testing.T) {
 	w := enginetest.Workflow("w", enginetest.Wait("a", "${workflow.input.s}"))
 	s := workertest.New(t, still(c), w)
 	due := map[int]execution.ID{}
-	for seconds := 0; seconds <= 60; seconds += 4 {
-		due[seconds] = s.Start("w", `{"s":`+json.Number(itoa(seconds)).String()+`}`)
+	for seconds := 0; seconds <= 3000; seconds += 200 {
+		due[seconds] = s.Start("w", fmt.Sprintf(`{"s":%d}`, seconds))
 	}
 	require.Equal(t, "COMPLETED", s.Await(due[0]).Status, "a wait of nothing")
 	s.Die()
 	other := s.Beside(still(c))
-	for now := 2; now <= 62; now += 4 {
-		c.Advance(4 * time.Second)
-		if now == 2 {
-			c.Advance(-2 * time.Second)
+	for now := 100; now <= 3100; now += 200 {
+		c.Advance(200 * time.Second)
+		if now == 100 {
+			c.Advance(-100 * time.Second)
 		}
 		pass(t, other)
 		for seconds, id := range due {
 			require.Equal(t, seconds > now, other.Get(id).Open(), "wait of %d s after %d s", seconds, now)
 		}
 	}
-}
-
-func itoa(n int) string {
-	b, _ := json.Marshal(n)
-	return string(b)
 }

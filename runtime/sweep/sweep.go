@@ -38,6 +38,8 @@ const (
 	ownAge = 30 * time.Second
 	// secondWalk is when the leases of a dead runner are looked for again: a transaction of the dead may have committed late.
 	secondWalk = 20 * time.Second
+	// setBack is how far the database's clock must have gone back for low marks to be forgotten: they would hide what becomes due by that clock.
+	setBack = time.Second
 	// parkFor is how long a timer that the server refuses to move is left alone.
 	parkFor = 15 * time.Minute
 )
@@ -62,6 +64,7 @@ type Sweeper struct {
 	opt    Options
 	store  *store.Store
 	low    marks
+	high   time.Time // the latest database time that the low marks follow
 	fullAt time.Time // own clock: last full re-read
 	walks  map[int32]walk
 	keptAt time.Time
@@ -95,6 +98,7 @@ func New(opt Options) *Sweeper {
 }
 
 func (s *Sweeper) reset() {
+	s.high = time.Time{}
 	s.low = marks{timers: map[execution.Why]time.Time{}}
 	for _, w := range toQueue {
 		s.low.timers[w] = time.Time{}
@@ -133,7 +137,7 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 	if full {
 		s.reset()
 	}
-	found, err := s.store.Look(ctx, store.LowMarks{Ready: s.low.ready, Leases: s.low.leases, Timers: s.low.timers})
+	found, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -173,6 +177,19 @@ func (s *Sweeper) Pass(ctx context.Context) error {
 		s.fullAt = now
 	}
 	return err
+}
+
+// look asks what is due above the low marks; again, from the beginning, if the database's clock was set back behind them.
+func (s *Sweeper) look(ctx context.Context) (store.Found, error) {
+	found, err := s.store.Look(ctx, store.LowMarks{Ready: s.low.ready, Leases: s.low.leases, Timers: s.low.timers})
+	if err == nil && found.Now.Before(s.high.Add(-setBack)) {
+		s.reset()
+		found, err = s.store.Look(ctx, store.LowMarks{Ready: s.low.ready, Leases: s.low.leases, Timers: s.low.timers})
+	}
+	if err == nil && found.Now.After(s.high) {
+		s.high = found.Now
+	}
+	return found, err
 }
 
 // behind is the low mark after everything up to now was finished; a mark never goes back when the clock does.
