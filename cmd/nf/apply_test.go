@@ -24,8 +24,8 @@ func command(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, args...) //nolint:gosec // this test's own binary
-	cmd.Args[0], cmd.Dir = "nf", dir                       // the test binary is nf under that name
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Args[0], cmd.Dir = "nf", dir // the test binary is nf under that name
 	cmd.Env = append(os.Environ(), env...)
 	return cmd
 }
@@ -34,8 +34,7 @@ func command(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
 func exitCode(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	err := cmd.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
 	require.NoError(t, err)

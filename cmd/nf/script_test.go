@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -56,7 +57,7 @@ func TestScripts(t *testing.T) {
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"code": code, "port": port, "ready": ready, "live": live, "term": term, "state": state, "status": status,
+					"code": code, "port": port, "ready": ready, "live": live, "term": term, "state": state, "status": status, "keep": keep, "until": until,
 					"sql": func(_ *testscript.TestScript, _ bool, args []string) { storetest.Exec(t, args[0], args[1]) },
 				},
 			})
@@ -69,7 +70,7 @@ func openFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for d := dir; len(d) > len(os.TempDir()); d = filepath.Dir(d) {
-		require.NoError(t, os.Chmod(d, 0o755)) //nolint:gosec // on purpose
+		require.NoError(t, os.Chmod(d, 0o755))
 	}
 	return dir
 }
@@ -80,8 +81,7 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	err = ts.Exec(args[1], args[2:]...)
 	got := 0
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got = exit.ExitCode()
 	} else if err != nil {
 		ts.Fatalf("%v", err)
@@ -93,7 +93,7 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 
 // port puts a free port into a variable.
 func port(ts *testscript.TestScript, _ bool, args []string) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0") //nolint:forbidigo // a script has no context
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	ts.Check(err)
 	_, number, err := net.SplitHostPort(l.Addr().String())
 	ts.Check(err)
@@ -116,7 +116,7 @@ func live(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func answer(url string) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) //nolint:forbidigo // a script has no context
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -162,11 +162,22 @@ func state(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("DEVDB", s.DatabaseURL)
 }
 
+// until runs a command until its output matches: until 'w1 +pack' nf worker list. For what a runner writes from time to time.
+func until(ts *testscript.TestScript, _ bool, args []string) {
+	want := regexp.MustCompile(args[0])
+	await(ts, func() bool { return ts.Exec(args[1], args[2:]...) == nil && want.MatchString(ts.ReadFile("stdout")) })
+}
+
+// keep puts the last stdout, one line, into a variable: keep ID.
+func keep(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
 // status reads the last stdout as JSON and holds a field, named by a dotted path, to a value: status fleet.running 0.
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	var v any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &v))
-	for _, step := range strings.Split(args[0], ".") {
+	for step := range strings.SplitSeq(args[0], ".") {
 		switch at := v.(type) {
 		case map[string]any:
 			v = at[step]

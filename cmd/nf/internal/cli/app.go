@@ -130,8 +130,7 @@ func (sh *shell) tell(err error) {
 		return
 	}
 	message, hint := err.Error(), ""
-	var e *exitError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*exitError](err); ok {
 		hint = e.hint
 	}
 	if message == "" {
@@ -176,7 +175,7 @@ func wantsHelp(argv []string) bool {
 func (sh *shell) app() *cli.App {
 	app := &cli.App{
 		Name: "nf", HelpName: "nf", Usage: "declarative workflow runner: commit YAML, run workflows on Postgres", Version: Version, HideVersion: true,
-		Writer: sh.stdout, ErrWriter: sh.stderr, Reader: sh.stdin, Flags: append(commonFlags(), cli.HelpFlag), HideHelpCommand: true, DisableSliceFlagSeparator: true,
+		Writer: sh.stdout, ErrWriter: sh.stderr, Reader: sh.stdin, Flags: append(commonFlags(), helpFlag()), HideHelp: true, HideHelpCommand: true, DisableSliceFlagSeparator: true,
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) },
 		Commands: []*cli.Command{
@@ -194,13 +193,19 @@ func (sh *shell) app() *cli.App {
 // finish gives a command the common flags and the usage handler, and its children too.
 func finish(c *cli.Command) {
 	c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) }
-	c.HideHelpCommand = true
+	c.HideHelp, c.HideHelpCommand = true, true
 	if c.Action != nil {
 		c.Flags = append(c.Flags, missing(commonFlags(), c.Flags)...)
 	}
+	c.Flags = append(c.Flags, helpFlag())
 	for _, s := range c.Subcommands {
 		finish(s)
 	}
+}
+
+// helpFlag is the library's help flag without its shared state.
+func helpFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true}
 }
 
 // missing gives the flags whose names a command has not taken for a form of its own (nf keys create --namespace, nf run -C).

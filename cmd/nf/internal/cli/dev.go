@@ -62,8 +62,7 @@ func (sh *shell) dev() error {
 		defer func() { _ = c.Close() }()
 	}
 	folder, err := pgdev.OpenFolder(sh.ctx(), dir)
-	var used *pgdev.InUseError
-	if errors.As(err, &used) {
+	if _, used := errors.AsType[*pgdev.InUseError](err); used {
 		return &exitError{code: exitStale, message: err.Error(), hint: "its URL and key are found by themselves: run nf start, nf get, nf apply here", cause: err}
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Exit codes (contract 5.3). Never dependent on format, verbosity or terminal.
@@ -67,8 +68,7 @@ func codeOf(err error) int {
 	if err == nil {
 		return exitOK
 	}
-	var e *exitError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
 	}
 	return exitFailed
@@ -77,10 +77,8 @@ func codeOf(err error) int {
 // worst gives the code that wins.
 func worst(codes ...int) int {
 	for _, p := range precedence {
-		for _, c := range codes {
-			if c == p {
-				return p
-			}
+		if slices.Contains(codes, p) {
+			return p
 		}
 	}
 	return exitOK

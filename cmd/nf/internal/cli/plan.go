@@ -174,8 +174,7 @@ func (sh *shell) apply() error {
 		}
 	}
 	result, err := registry.Apply(sh.ctx(), s, made, in, registry.ApplyOptions{Actor: sh.settings.actor(), Build: Build, DryRun: sh.c.Bool("dry-run")})
-	var refusal *registry.RefusedError
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*registry.RefusedError](err); ok {
 		return sh.notApplied(&p, &refusal.Plan)
 	}
 	if err != nil {

@@ -153,8 +153,7 @@ func (sh *shell) awaitSchema(s *store.Store, d *door, opt runnerOptions, migrate
 		if err == nil {
 			return true, nil
 		}
-		var environment *store.EnvironmentError
-		if errors.As(err, &environment) {
+		if _, other := errors.AsType[*store.EnvironmentError](err); other {
 			return false, storeError(err)
 		}
 		if sh.ctx().Err() != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -363,7 +364,7 @@ func (d *door) url() string {
 	if addr.IP.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, fmt.Sprint(addr.Port))
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(addr.Port))
 }
 
 // serve answers requests until the door is closed.

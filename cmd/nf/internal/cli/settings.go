@@ -213,8 +213,9 @@ func tracked(ctx context.Context, project string) bool {
 	if _, _, found, err := snapshot.InGit(project); err != nil || !found {
 		return false
 	}
+	//nolint:gosec // all arguments are fixed
 	cmd := exec.CommandContext(ctx, "git", "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
-		"--no-optional-locks", "ls-files", "--error-unmatch", "--", filepath.Join(".nf", "dev", "state.json"))
+		"--no-optional-locks", "ls-files", "--error-unmatch", "--", ".nf/dev/state.json")
 	cmd.Dir = project
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0"}
 	return cmd.Run() == nil

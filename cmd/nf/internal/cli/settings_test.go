@@ -26,10 +26,9 @@ func read(t *testing.T, env map[string]string, line ...string) (settings, *cli.C
 		}
 	}
 	app := sh.app()
-	app.Commands = append(app.Commands, &cli.Command{Name: "look", Flags: commonFlags(), Action: sh.action(0, -1, "", func() error { return nil })})
-	for _, c := range app.Commands {
-		c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) }
-	}
+	look := &cli.Command{Name: "look", Action: sh.action(0, -1, "", func() error { return nil })}
+	finish(look)
+	app.Commands = append(app.Commands, look)
 	arranged, err := arrange(app, append([]string{"nf", "look"}, line...))
 	if err == nil {
 		err = app.RunContext(t.Context(), arranged.argv)
@@ -124,7 +123,7 @@ func TestStateTrackedByGitDoesNotCount(t *testing.T) {
 	t.Parallel()
 	dir := liveDev(t)
 	for _, args := range [][]string{{"init", "-q", "."}, {"add", "-f", ".nf/dev/state.json"}} {
-		cmd := exec.CommandContext(t.Context(), "git", args...) //nolint:gosec // fixed arguments
+		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)

@@ -64,6 +64,9 @@ func ownFlags(t *testing.T, name string, c *cli.Command) string {
 		long := f.Names()[0]
 		all = append(all, long)
 		for _, alias := range f.Names()[1:] {
+			if alias == "h" {
+				continue
+			}
 			require.Equal(t, long, short[alias], "nf %s: -%s", name, alias)
 		}
 		if long == "help" || !many && slices.Contains(strings.Fields(common), long) {
@@ -74,7 +77,7 @@ func ownFlags(t *testing.T, name string, c *cli.Command) string {
 		}
 		own = append(own, long)
 	}
-	for _, want := range strings.Fields(common) {
+	for want := range strings.FieldsSeq(common) {
 		require.Contains(t, all, want, "nf %s", name)
 	}
 	return inOrder(strings.Join(own, " "))

@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ func Status(st *store.Status, database string) string {
 	fmt.Fprintf(&b, "environment %s   database %s   schema %d\n\n", Safe(st.Install.Environment), Safe(database), st.Install.SchemaVersion)
 	projects := make([][]string, len(st.Projects))
 	for i, p := range st.Projects {
-		projects[i] = []string{p.Name, fmt.Sprint(p.Generation), source8(p), p.AppliedBy, inForce(st, p.Name)}
+		projects[i] = []string{p.Name, strconv.FormatInt(p.Generation, 10), source8(p), p.AppliedBy, inForce(st, p.Name)}
 	}
 	if len(projects) == 0 {
 		b.WriteString("Nothing is in force yet: run nf apply.\n")
@@ -32,7 +33,7 @@ func Status(st *store.Status, database string) string {
 		case r.Draining:
 			state = "draining"
 		}
-		runners[i] = []string{fmt.Sprint(r.No), r.Host, fmt.Sprint(r.PID), r.Version, state}
+		runners[i] = []string{strconv.Itoa(int(r.No)), r.Host, strconv.Itoa(int(r.PID)), r.Version, state}
 	}
 	if len(runners) == 0 {
 		b.WriteString("No runner: start one with nf run.\n")
