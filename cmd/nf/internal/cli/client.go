@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -329,6 +330,10 @@ func (sh *shell) apiFailure(c *client, err error) error {
 	switch refusal.status {
 	case http.StatusUnauthorized:
 		return out.hinted("the key comes from %s, the URL %s from %s", c.key.name, c.base, c.address.name)
+	case http.StatusNotFound:
+		if known := sh.readable(c); len(known) > 0 && !slices.Contains(known, sh.settings.namespace.value) {
+			return out.hinted("namespaces of the key: %s; choose one with -n", strings.Join(known, ", "))
+		}
 	case http.StatusForbidden:
 		return out.hinted("the key of %s needs %s", c.key.name, needs(refusal))
 	case http.StatusBadRequest:
