@@ -3,7 +3,6 @@ package diag
 import (
 	"bytes"
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -180,8 +179,7 @@ func escapeRune(r rune, rest string) string {
 		}
 		return ""
 	case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.In(r, unicode.Zl, unicode.Zp):
-		quoted := strconv.QuoteRuneToASCII(r)
-		return quoted[1 : len(quoted)-1]
+		return fmt.Sprintf(`\u{%x}`, r)
 	}
 	return ""
 }
