@@ -101,7 +101,7 @@ func TestReachabilityAgainstAModel(t *testing.T) {
 		}
 		bad := refused(t, tasks)
 		early := map[string]bool{}
-		for range 60 {
+		for range 25 {
 			m.run(tasks, early, refs)
 		}
 		for pair := range early {

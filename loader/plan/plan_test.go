@@ -389,3 +389,52 @@ func TestContentOfALaterNF(t *testing.T) {
 	r.Objects[0].Digest = schema.Digest{1}
 	require.Equal(t, []string{"change Semaphore/a/x"}, lines(diff(t, r, o)))
 }
+
+func TestP03_EmptyDesiredSet(t *testing.T) {
+	t.Parallel()
+	p := diff(t, registered("p", semaphores(t, 2)...))
+	require.Len(t, p.Refused, 2)
+	require.Empty(t, p.Changes)
+	require.Contains(t, p.Findings[0].Message, "desired set is empty")
+	require.True(t, diff(t, registered("q", semaphores(t, 2)...)).Empty(), "others' objects are not looked at")
+}
+
+func TestP09_AllowEmpty(t *testing.T) {
+	t.Parallel()
+	old := semaphores(t, 3)
+	in := input(t, registered("p", old...))
+	in.AllowEmpty = true
+	require.Equal(t, 3, plan.Diff(in).Summary.Delete)
+	target := object(t, "Target/a/t", `{"http": {"baseUri": "http://a"}}`)
+	other := object(t, "Target/a/u", `{"http": {"baseUri": "http://a"}}`)
+	require.True(t, diff(t, registered("p", old[0], target, other), target, other).OK(), "the last Semaphore beside other objects")
+}
+
+func TestP12_RemovedFileRetires(t *testing.T) {
+	t.Parallel()
+	old := semaphores(t, 3)
+	require.Equal(t, []string{"retire Semaphore/a/s02"}, lines(diff(t, registered("p", old...), old[:2]...)))
+}
+
+func TestP14_UndeclaredNamespaceIsShown(t *testing.T) {
+	t.Parallel()
+	p := diff(t, plan.Registered{Namespaces: map[string]int{}}, semaphores(t, 1)...)
+	require.Equal(t, []string{"a"}, p.Namespaces)
+	require.Equal(t, 1, p.Summary.Add, "an implicit namespace is no object")
+}
+
+func TestO01_TwoOwners(t *testing.T) {
+	t.Parallel()
+	p := diff(t, registered("first", semaphores(t, 1)...), semaphores(t, 1)...)
+	require.False(t, p.OK())
+	require.EqualValues(t, "NF6101", p.Refused[0].Code)
+	require.Contains(t, p.Refused[0].Message, "old.yaml")
+	require.Equal(t, "new.yaml", p.Findings[0].File)
+}
+
+func TestO07_OneOwnerWhateverProcess(t *testing.T) {
+	t.Parallel()
+	r := registered("p", semaphores(t, 1)...)
+	r.AppliedBy = "ci"
+	require.True(t, diff(t, r, semaphores(t, 1)...).Empty())
+}

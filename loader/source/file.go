@@ -14,13 +14,14 @@ type file struct {
 	src   []byte
 	base  int   // bytes of a byte order mark at the start
 	lines []int // offset of the first byte of each line
+	ascii bool  // columns are bytes
 }
 
 // bom is the byte order mark in UTF-8.
 var bom = []byte("\xEF\xBB\xBF")
 
 func newFile(name string, src []byte) *file {
-	f := &file{name: name, src: src}
+	f := &file{name: name, src: src, ascii: true}
 	if bytes.HasPrefix(src, bom) {
 		f.base = len(bom)
 	}
@@ -29,6 +30,7 @@ func newFile(name string, src []byte) *file {
 		if b == '\n' {
 			f.lines = append(f.lines, i+1)
 		}
+		f.ascii = f.ascii && (b < utf8.RuneSelf || i < f.base)
 	}
 	return f
 }
@@ -37,7 +39,11 @@ func newFile(name string, src []byte) *file {
 func (f *file) pos(off int) diag.Pos {
 	off = min(max(off, f.base), len(f.src))
 	line := sort.SearchInts(f.lines, off+1) - 1
-	return diag.Pos{Line: line + 1, Column: utf8.RuneCount(f.src[f.lines[line]:off]) + 1, Offset: off}
+	column := off - f.lines[line] + 1
+	if !f.ascii {
+		column = utf8.RuneCount(f.src[f.lines[line]:off]) + 1
+	}
+	return diag.Pos{Line: line + 1, Column: column, Offset: off}
 }
 
 // span gives the range of the bytes [start, end).

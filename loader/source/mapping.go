@@ -4,11 +4,7 @@ import (
 	"fmt"
 
 	"gopkg.in/yaml.v3"
-
-	"nf/schema/diag"
 )
-
-func diagCode(code string) diag.Code { return diag.Code(code) }
 
 // mapping makes a map: keys are unique texts, merge keys are laid under the keys written out.
 func (w *walker) mapping(n *yaml.Node, pr properties, depth int) *Node {
@@ -57,8 +53,8 @@ func (m *mapBuilder) entry(k, v *yaml.Node, depth int) {
 	value := w.build(v, depth+1, m.indent)
 	m.last = max(m.last, end, value.end-w.base)
 	if first, twice := m.seen[key]; ok && twice {
-		i := w.fail("NF1003", start, end, "remove one of the two", "duplicate key %q", cut(key))
-		w.related(&w.findings[i], first, "first written here")
+		d := w.fail("NF1003", start, end, "remove one of the two", "duplicate key %q", cut(key))
+		w.related(d, first, "first written here")
 		ok = false
 	}
 	w.path = w.path[:len(w.path)-1]
@@ -112,8 +108,8 @@ func (m *mapBuilder) key(k *yaml.Node, at int) (key string, start, end int, ok b
 			w.fail("NF1004", start, end, "write a key before the colon", "key is empty")
 			return k.Value, start, end, false
 		}
-		i := w.fail("NF1004", start, end, fmt.Sprintf("quote it: %q", k.Value), "key %s is not text but %s", cut(k.Value), what)
-		w.findings[i].Fix = w.quoteFix(w.base+start, w.base+end)
+		d := w.fail("NF1004", start, end, fmt.Sprintf("quote it: %q", k.Value), "key %s is not text but %s", cut(k.Value), what)
+		d.Fix = w.quoteFix(w.base+start, w.base+end)
 	}
 	return k.Value, start, end, true
 }
@@ -130,8 +126,8 @@ func (m *mapBuilder) mergeEntry(at int, v *yaml.Node, depth int) {
 	}
 	m.last = max(m.last, at+2, value.end-w.base)
 	if len(m.merges) > 0 {
-		i := w.fail("NF1021", at, at+2, "merge several maps with one key: <<: [*a, *b]", "merge key << stands twice in one map")
-		w.related(&w.findings[i], m.mergeK[0], "first written here")
+		d := w.fail("NF1021", at, at+2, "merge several maps with one key: <<: [*a, *b]", "merge key << stands twice in one map")
+		w.related(d, m.mergeK[0], "first written here")
 		return
 	}
 	maps := []*Node{value}

@@ -52,6 +52,9 @@ func read(text string) reading {
 	if c := text[0]; c != '-' && c != '+' && c != '.' && (c < '0' || c > '9') {
 		return reading{}
 	}
+	if text[0] != '0' && strings.Trim(text, "0123456789") == "" {
+		return readNumber(text) // by far the most numbers
+	}
 	switch {
 	case notFinite.MatchString(text):
 		return reading{nan: true}

@@ -45,7 +45,7 @@ func (d Document) File() string { return d.file.name }
 
 // Parse reads all documents of a file. It returns every document that could be told apart, each with a tree unless its
 // syntax is broken, and all findings, with file, range and document filled in. Documents without content are left out;
-// a file without any gives none and no finding. The name's ending `.json` asks for JSON instead of YAML.
+// a file without any gives none and no finding. At most MaxFindings are reported. The name's ending `.json` asks for JSON instead of YAML.
 //
 // Parse never panics, keeps no reference to src after the documents are dropped, and src must not change meanwhile.
 func Parse(name string, src []byte, limits Limits) ([]Document, diag.List) {
@@ -67,13 +67,17 @@ func Parse(name string, src []byte, limits Limits) ([]Document, diag.List) {
 	return p.docs, p.findings
 }
 
+// MaxFindings is how many findings one file can have: who made a thousand mistakes made one, many times.
+const MaxFindings = 1000
+
 // parse is the state of one call of Parse.
 type parse struct {
 	file     *file
 	limits   Limits
 	docs     []Document
 	findings diag.List
-	nodes    int // counted so far in this file, aliases expanded
+	excess   diag.Diagnostic // takes what is over MaxFindings
+	nodes    int             // counted so far in this file, aliases expanded
 	over     bool
 	empty    []int // offsets of documents without content
 	doc      int   // index that findings get
@@ -81,6 +85,9 @@ type parse struct {
 
 // errorf adds an error over the bytes [start, end).
 func (p *parse) errorf(code diag.Code, start, end int, hint, format string, args ...any) *diag.Diagnostic {
+	if len(p.findings) >= MaxFindings {
+		return &p.excess
+	}
 	p.findings = append(p.findings, diag.Diagnostic{
 		Code: code, Level: diag.Error, Message: fmt.Sprintf(format, args...), Hint: hint,
 		File: p.file.name, Range: p.file.span(start, end), Document: p.doc,

@@ -272,6 +272,24 @@ func TestBudgets(t *testing.T) {
 	require.Equal(t, []string{"1:7 NF1012 file has more nodes than the limit nodesPerFile = 3 (aliases expanded)"}, parse("a: [1,2,3]\n", func(l *Limits) { l.NodesPerFile = 3 })[:1])
 }
 
+// TestParserDepth: the library itself gives up at 10,000 levels; that is told as the same finding.
+func TestParserDepth(t *testing.T) {
+	t.Parallel()
+	for _, src := range []string{strings.Repeat("[", 20_000), strings.Repeat("- ", 20_000) + "x", strings.Repeat("{a: ", 20_000)} {
+		_, list := Parse("x.yaml", []byte(src), DefaultLimits())
+		require.Len(t, list, 1)
+		require.EqualValues(t, "NF1013", list[0].Code)
+	}
+}
+
+func TestFindingsOfAFileAreBounded(t *testing.T) {
+	t.Parallel()
+	docs, list := Parse("x.yaml", []byte("a: ["+strings.Repeat("yes,", 100_000)+"é]"), DefaultLimits())
+	require.Len(t, list, MaxFindings)
+	require.True(t, list.HasErrors())
+	require.Len(t, docs, 1)
+}
+
 func TestV08_AliasesWithinTheBudget(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"nf/schema/diag"
 )
 
 // walker turns the library's tree of one document into nodes.
@@ -49,10 +51,10 @@ func (w *walker) pointer() string {
 }
 
 // fail adds a finding over [start, end) of the document's text and gives it the pointer of the node being built.
-func (w *walker) fail(code string, start, end int, hint, format string, args ...any) int {
-	d := w.errorf(diagCode(code), w.base+start, w.base+end, hint, format, args...)
+func (w *walker) fail(code diag.Code, start, end int, hint, format string, args ...any) *diag.Diagnostic {
+	d := w.errorf(code, w.base+start, w.base+end, hint, format, args...)
 	d.Pointer = w.pointer()
-	return len(w.findings) - 1
+	return d
 }
 
 // stub is what stands for a node that could not be built.
@@ -97,8 +99,8 @@ func (w *walker) anchor(n *yaml.Node, at int, pr properties) {
 		off = at
 	}
 	if first, twice := w.anchors[n.Anchor]; twice {
-		i := w.fail("NF1020", off, off+1+len(n.Anchor), "give it another name", "anchor %q is defined twice in this document", n.Anchor)
-		w.related(&w.findings[i], w.base+first, "first defined here")
+		d := w.fail("NF1020", off, off+1+len(n.Anchor), "give it another name", "anchor %q is defined twice in this document", n.Anchor)
+		w.related(d, w.base+first, "first defined here")
 		return
 	}
 	w.anchors[n.Anchor] = off
@@ -108,9 +110,9 @@ func (w *walker) alias(n *yaml.Node, at, depth int) *Node {
 	end := at + 1 + len(n.Value)
 	target := w.done[n.Alias]
 	if target == nil {
-		i := w.fail("NF1020", at, end, "write the value out", "anchor %q contains itself", n.Value)
+		d := w.fail("NF1020", at, end, "write the value out", "anchor %q contains itself", n.Value)
 		if off, ok := w.anchors[n.Value]; ok {
-			w.related(&w.findings[i], w.base+off, "the anchor")
+			w.related(d, w.base+off, "the anchor")
 		}
 		return w.stub(at, end)
 	}
@@ -263,12 +265,12 @@ func (w *walker) plain(out *Node, start, end int) {
 		case "y", "yes", "on":
 			value = "true"
 		}
-		i := w.fail("NF1006", start, end, fmt.Sprintf("write %s, or %q if the text is meant", value, text), "ambiguous word %s: boolean or text", text)
-		w.findings[i].Fix = w.quoteFix(w.base+start, w.base+end)
+		d := w.fail("NF1006", start, end, fmt.Sprintf("write %s, or %q if the text is meant", value, text), "ambiguous word %s: boolean or text", text)
+		d.Fix = w.quoteFix(w.base+start, w.base+end)
 	case r.odd:
 		out.flawed = true
-		i := w.fail("NF1007", start, end, fmt.Sprintf("write it in plain decimal digits, or %q if a text is meant", text), "ambiguous number %s", text)
-		w.findings[i].Fix = w.quoteFix(w.base+start, w.base+end)
+		d := w.fail("NF1007", start, end, fmt.Sprintf("write it in plain decimal digits, or %q if a text is meant", text), "ambiguous number %s", text)
+		d.Fix = w.quoteFix(w.base+start, w.base+end)
 	case r.big:
 		out.flawed = true
 		w.fail("NF1008", start, end, "write a smaller number, or quote it if a text is meant", "number %s is beyond 64 bits", cut(text))
