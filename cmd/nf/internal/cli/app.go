@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/mattn/go-isatty"
@@ -36,6 +37,7 @@ type shell struct {
 	environ  []string
 	settings settings
 	c        *cli.Context
+	lastly   atomic.Pointer[func()] // what must still happen when a second signal ends the process at once
 }
 
 // ctx is that of the command: it ends at the first SIGINT or SIGTERM.
@@ -73,9 +75,9 @@ func (sh *shell) print(text string) { _, _ = io.WriteString(sh.stdout, text) }
 
 // Main runs one command line and gives its exit code.
 func Main(argv []string, stdin io.Reader, stdout, stderr io.Writer, environment []string) int {
-	ctx, interrupted, stop := untilSignal(context.Background())
-	defer stop()
 	sh := &shell{stdin: stdin, stdout: stdout, stderr: stderr, env: readEnviron(environment), environ: environment}
+	ctx, interrupted, stop := untilSignal(context.Background(), &sh.lastly)
+	defer stop()
 	err := sh.run(ctx, argv)
 	if signal := interrupted(); signal != nil && err != nil && codeOf(err) != exitOK {
 		if signal == syscall.SIGTERM {
@@ -90,8 +92,8 @@ func Main(argv []string, stdin io.Reader, stdout, stderr io.Writer, environment 
 	return codeOf(err)
 }
 
-// untilSignal gives a context that the first SIGINT or SIGTERM ends; the second ends the process.
-func untilSignal(parent context.Context) (ctx context.Context, interrupted func() os.Signal, stop func()) {
+// untilSignal gives a context that the first SIGINT or SIGTERM ends; the second ends the process, after what lastly holds.
+func untilSignal(parent context.Context, lastly *atomic.Pointer[func()]) (ctx context.Context, interrupted func() os.Signal, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -104,6 +106,9 @@ func untilSignal(parent context.Context) (ctx context.Context, interrupted func(
 		first <- s
 		cancel()
 		if s, ok := <-signals; ok {
+			if last := lastly.Load(); last != nil {
+				(*last)()
+			}
 			if s == syscall.SIGTERM {
 				os.Exit(exitTerminated)
 			}

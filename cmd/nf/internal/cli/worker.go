@@ -88,9 +88,9 @@ func (sh *shell) work() error {
 	}
 	w.c = &patient
 	sh.say("worker %s takes tasks of %s in namespace %s; one command at most %d times at once", view.Safe(w.id), view.Safe(strings.Join(w.queues, ", ")), view.Safe(w.ns), w.concurrency)
-	ctx, stop := context.WithCancel(sh.ctx())
-	defer stop()
-	return sh.apiFailure(c, w.run(ctx))
+	last := w.killAll
+	sh.lastly.Store(&last)
+	return sh.apiFailure(c, w.run(sh.ctx()))
 }
 
 func workerName() string {

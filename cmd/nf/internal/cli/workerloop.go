@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"nf/cmd/nf/internal/view"
@@ -34,10 +35,11 @@ type worker struct {
 	beatEvery   time.Duration
 	say         func(string, ...any)
 
-	running sync.WaitGroup
-	turn    int  // which queue is asked first
-	served  bool // a lease call was answered: what it asks for exists
-	looked  time.Time
+	running  sync.WaitGroup
+	children sync.Map // of the commands that run: *child → nothing
+	turn     int      // which queue is asked first
+	served   bool     // a lease call was answered: what it asks for exists
+	looked   time.Time
 }
 
 // leased is a task that this worker holds.
@@ -86,6 +88,16 @@ func (w *worker) drain(ctx context.Context, kill context.CancelFunc) error {
 	kill()
 	<-done
 	return fail("commands were still running after %s and were killed; their tasks are given to others when their leases end", w.drainFor)
+}
+
+// killAll kills the commands and what they started: a second signal ends the worker at once, and they have no other end.
+func (w *worker) killAll() {
+	w.children.Range(func(c, _ any) bool {
+		if c, ok := c.(*child); ok {
+			c.signal(syscall.SIGKILL)
+		}
+		return true
+	})
 }
 
 func (w *worker) loop(ctx, alive context.Context, slots chan struct{}) error {

@@ -28,7 +28,8 @@ func (w *worker) perform(stop, alive context.Context, t *leased) {
 		pause(stop, time.Second) // a machine out of memory or processes is not asked at once again
 		return
 	}
-	defer child.cleanUp()
+	w.children.Store(child, nil)
+	defer func() { w.children.Delete(child); child.cleanUp() }()
 	h := w.hold(alive, t)
 	defer h.letGo()
 	shipped := make(chan struct{})

@@ -41,7 +41,7 @@ func Execution(x *api.Execution, outline Outline) string {
 	}
 	line("cause", Safe(x.Cause))
 	line("failed", Safe(x.FailedTask))
-	line("reason", Safe(cutText(x.Reason, 4*longText)))
+	line("reason", reasonLine(x.Reason, 4*longText))
 	line("input", payload(x.Input))
 	line("output", payload(x.Output))
 	line("variables", payload(x.Variables))
@@ -252,7 +252,7 @@ func Tries(a *api.Task) string {
 
 // Why says why an attempt ended as it did, in one line.
 func Why(a *api.Task) string {
-	reason := Safe(cutText(strings.TrimSpace(a.Reason), longText))
+	reason := reasonLine(a.Reason, longText)
 	switch {
 	case reason == "":
 		return Safe(a.Cause)
@@ -260,6 +260,11 @@ func Why(a *api.Task) string {
 		return reason
 	}
 	return Safe(a.Cause) + ": " + reason
+}
+
+// reasonLine shows a reason, often the end of what a program printed, in one line.
+func reasonLine(text string, limit int) string {
+	return Safe(strings.ReplaceAll(cutText(strings.TrimSpace(text), limit), "\n", " ⏎ "))
 }
 
 func shownStatus(a *api.Task) string {
