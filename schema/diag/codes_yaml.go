@@ -9,10 +9,10 @@ var yamlCodes = []Explanation{
 	{
 		Code: "NF1002", Title: "YAML syntax error", Rule: "yaml-syntax", Level: Error,
 		Text: "The text is not YAML. The place is where the reader could not go on; the cause often stands on the line above: a missing colon, a quote or bracket that is not closed, or a line that is indented by one blank too few.",
-		Bad: `spec:
-  permits 4`,
-		Good: `spec:
-  permits: 4`,
+		Bad: `metadata: {name: erp
+spec: {permits: 4}`,
+		Good: `metadata: {name: erp}
+spec: {permits: 4}`,
 	},
 	{
 		Code: "NF1003", Title: "duplicate key", Rule: "duplicate-key", Level: Error,
