@@ -218,7 +218,7 @@ func (sh *shell) projectFolders() []string {
 		if abs, err := filepath.Abs(dir); err == nil {
 			dirs[i] = abs
 		}
-		if found := findProject(dirs[i]); found != "" {
+		if found := findProject(dirs[i]); found != "" && isFolder(dirs[i]) { // a missing folder is said to be missing
 			dirs[i] = found
 		}
 	}
