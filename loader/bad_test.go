@@ -75,7 +75,7 @@ func unpack(t testing.TB, path string) fixture {
 		files[name] = text
 		for i, line := range strings.Split(text, "\n") {
 			if m := marker.FindStringSubmatch(line); m != nil {
-				for _, one := range strings.Fields(m[1]) {
+				for one := range strings.FieldsSeq(m[1]) {
 					code, column, _ := strings.Cut(one, "@")
 					f.want = append(f.want, fmt.Sprintf("%s:%d:%s %s", name, i+1, column, code))
 				}

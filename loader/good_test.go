@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -219,7 +220,7 @@ func rewritten(t *testing.T, rt *rapid.T, b *loader.Bundle, snap snapshot.Snapsh
 			files = append(files, f)
 		}
 	}
-	w := &writer{rand: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))} //nolint:gosec // shapes of tests
+	w := &writer{rand: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))}
 	var text bytes.Buffer
 	flush := func(i int) {
 		if text.Len() > 0 {
@@ -361,7 +362,7 @@ func (w *writer) flow(v any) string {
 	case json.Number:
 		return w.number(v)
 	case bool:
-		return fmt.Sprint(v)
+		return strconv.FormatBool(v)
 	}
 	return []string{"null", "~"}[w.rand.IntN(2)]
 }

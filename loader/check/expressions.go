@@ -52,7 +52,7 @@ func (s *scopes) parse(values map[string]schema.Value, pointer string) []expr.Re
 	if len(values) == 0 {
 		return nil
 	}
-	template, list := expr.ParseValueAt(map[string]any(values), pointer)
+	template, list := expr.ParseValueAt(values, pointer)
 	for _, d := range list {
 		s.add(d)
 	}

@@ -238,7 +238,7 @@ func TestGuards(t *testing.T) {
 			p = plan.Diff(in)
 			require.True(t, p.OK(), "the private database of nf dev only warns")
 			require.Equal(t, gone, p.Summary.Delete)
-			require.EqualValues(t, diag.Warning, p.Findings[0].Level)
+			require.Equal(t, diag.Warning, p.Findings[0].Level)
 
 			in.Private, in.AllowEmpty = false, true
 			p = plan.Diff(in)

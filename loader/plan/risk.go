@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	"nf/schema"
@@ -66,10 +67,8 @@ func rank(r RiskLevel) int {
 // reason puts the risk of a change into words.
 func reason(c ObjectChange) string {
 	if c.Action == Change && c.Risk == High {
-		for _, f := range c.Fields {
-			if movesTarget(f) {
-				return "moves the address of " + c.Address.String()
-			}
+		if slices.ContainsFunc(c.Fields, movesTarget) {
+			return "moves the address of " + c.Address.String()
 		}
 		return "goes below what is held of " + c.Address.String()
 	}

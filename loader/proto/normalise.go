@@ -95,23 +95,23 @@ func (n *normaliser) bring(f *descriptorpb.FileDescriptorProto) error {
 	f.Dependency, f.PublicDependency, f.WeakDependency = imports, nil, nil
 	for i, name := range imports {
 		if public[renamed[name]] {
-			f.PublicDependency = append(f.PublicDependency, int32(i)) //nolint:gosec // a count of imports
+			f.PublicDependency = append(f.PublicDependency, int32(i))
 		}
 		if weak[renamed[name]] {
-			f.WeakDependency = append(f.WeakDependency, int32(i)) //nolint:gosec // a count of imports
+			f.WeakDependency = append(f.WeakDependency, int32(i))
 		}
 	}
 	jsonNames(f.MessageType)
 	for _, x := range f.Extension {
 		jsonName(x)
 	}
-	f.Name = proto.String("")
+	f.Name = new("")
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(f)
 	if err != nil {
 		return err
 	}
 	sum := sha256.Sum256(text)
-	f.Name = proto.String(hex.EncodeToString(sum[:16]) + ".proto")
+	f.Name = new(hex.EncodeToString(sum[:16]) + ".proto")
 	return nil
 }
 
@@ -157,5 +157,5 @@ func jsonName(f *descriptorpb.FieldDescriptorProto) {
 			upper = false
 		}
 	}
-	f.JsonName = proto.String(b.String())
+	f.JsonName = new(b.String())
 }

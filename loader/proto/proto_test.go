@@ -111,42 +111,60 @@ func TestFindings(t *testing.T) {
 		want  []string
 	}{
 		{
-			"missing file", map[string]string{}, proto.Sources{ProtoFiles: []string{"a.proto", "b.proto"}},
+			"missing file",
+			map[string]string{},
+			proto.Sources{ProtoFiles: []string{"a.proto", "b.proto"}},
 			[]string{
 				`NF3109 /spec/grpc/protoFiles/0:0:0 file "a.proto" does not exist in the project`,
 				`NF3109 /spec/grpc/protoFiles/1:0:0 file "b.proto" does not exist in the project`,
 			},
 		},
 		{
-			"missing import", map[string]string{"p/b.proto": billing}, proto.Sources{ProtoFiles: []string{"p/b.proto"}},
+			"missing import",
+			map[string]string{"p/b.proto": billing},
+			proto.Sources{ProtoFiles: []string{"p/b.proto"}},
 			[]string{`NF3109 p/b.proto/spec/grpc/protoFiles:3:8 import "common/money.proto" names no file of the project`},
 		},
 		{
-			"syntax", map[string]string{"b.proto": "syntax = \"proto3\";\nmessage {\n"}, proto.Sources{ProtoFiles: []string{"b.proto"}},
+			"syntax",
+			map[string]string{"b.proto": "syntax = \"proto3\";\nmessage {\n"},
+			proto.Sources{ProtoFiles: []string{"b.proto"}},
 			[]string{`NF3109 b.proto/spec/grpc/protoFiles:2:9 proto file does not compile: syntax error: unexpected '{'`},
 		},
 		{
-			"unknown type", map[string]string{"b.proto": "syntax = \"proto3\";\nmessage A { B b = 1; }\n"}, proto.Sources{ProtoFiles: []string{"b.proto"}},
+			"unknown type",
+			map[string]string{"b.proto": "syntax = \"proto3\";\nmessage A { B b = 1; }\n"},
+			proto.Sources{ProtoFiles: []string{"b.proto"}},
 			[]string{`NF3109 b.proto/spec/grpc/protoFiles:2:13 proto file does not compile: field A.b: unknown type B`},
 		},
 		{
-			"service", map[string]string{"b.proto": billing, "common/money.proto": money}, proto.Sources{ProtoFiles: []string{"b.proto"}, Service: "billing.v1.Biling"},
+			"service",
+			map[string]string{"b.proto": billing, "common/money.proto": money},
+			proto.Sources{ProtoFiles: []string{"b.proto"}, Service: "billing.v1.Biling"},
 			[]string{`NF3109 /spec/grpc/service:0:0 the proto files declare no service "billing.v1.Biling"`},
 		},
 		{
-			"cycle", map[string]string{"a.proto": "syntax = \"proto3\";\nimport \"a.proto\";\n"}, proto.Sources{ProtoFiles: []string{"a.proto"}},
+			"cycle",
+			map[string]string{"a.proto": "syntax = \"proto3\";\nimport \"a.proto\";\n"},
+			proto.Sources{ProtoFiles: []string{"a.proto"}},
 			[]string{`NF3109 a.proto/spec/grpc/protoFiles:2:8 proto file does not compile: cycle found in imports: "a.proto" -> "a.proto"`},
 		},
 		{
-			"missing set", map[string]string{}, proto.Sources{DescriptorSet: "x.binpb"},
+			"missing set",
+			map[string]string{},
+			proto.Sources{DescriptorSet: "x.binpb"},
 			[]string{`NF3109 /spec/grpc/descriptorSet:0:0 file "x.binpb" does not exist in the project`},
 		},
 		{
-			"no set", map[string]string{"x.binpb": "text"}, proto.Sources{DescriptorSet: "x.binpb"},
+			"no set",
+			map[string]string{"x.binpb": "text"},
+			proto.Sources{DescriptorSet: "x.binpb"},
 			[]string{`NF3109 /spec/grpc/descriptorSet:0:0 file "x.binpb" is no descriptor set`},
 		},
 		{
-			"too large", map[string]string{"x.binpb": strings.Repeat("x", proto.MaxBytes+1)}, proto.Sources{DescriptorSet: "x.binpb"},
+			"too large",
+			map[string]string{"x.binpb": strings.Repeat("x", proto.MaxBytes+1)},
+			proto.Sources{DescriptorSet: "x.binpb"},
 			[]string{`NF1016 /spec/grpc/descriptorSet:0:0 proto files have 8388609 bytes, more than the limit descriptorBytes = 8388608`},
 		},
 	}

@@ -32,7 +32,7 @@ func readDir(dir string, sel Selection, limits Limits, read func()) (Snapshot, e
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("opening project folder %s: %w", dir, err)
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // opened for reading
 	for range maxReads {
 		t := &dirTree{root: root, lists: map[string][]entry{}, stats: map[string]fs.FileInfo{}, links: map[string]string{}}
 		snap := readTree(t, sel, limits)
@@ -65,7 +65,7 @@ func (t *dirTree) look(dir string) ([]entry, error) {
 	if err != nil {
 		return nil, plain(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // opened for reading
 	found, err := f.ReadDir(-1)
 	if err != nil {
 		return nil, plain(err)
@@ -110,7 +110,7 @@ func (t *dirTree) read(path string, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, plain(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // opened for reading
 	info, err := f.Stat()
 	if err != nil {
 		return nil, plain(err)

@@ -188,7 +188,7 @@ func TestGitFaults(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		files(t, dir, map[string]string{"nf.yaml": "", ".git": "garbage"})
-		fault(t, dir)
+		require.NotEmpty(t, fault(t, dir).What)
 	})
 	t.Run(".git is a link", func(t *testing.T) {
 		t.Parallel()
@@ -213,7 +213,7 @@ func TestGitFaults(t *testing.T) {
 		files(t, r.dir, map[string]string{"nf.yaml": ""})
 		r.commit("x")
 		files(t, r.dir, map[string]string{".git/refs/heads/main": strings.Repeat("a", 40)})
-		fault(t, r.dir)
+		require.NotEmpty(t, fault(t, r.dir).What)
 	})
 	t.Run("lost blob", func(t *testing.T) {
 		t.Parallel()

@@ -18,9 +18,9 @@ import (
 func (g *checkout) changed(ctx context.Context, snap Snapshot, sel Selection) ([]string, error) {
 	root, err := os.OpenRoot(filepath.Join(g.top, filepath.FromSlash(g.prefix)))
 	if err != nil {
-		return []string{ProjectFile}, nil //nolint:nilerr // the folder is gone from the work tree: an answer, not a fault
+		return []string{ProjectFile}, nil // the folder is gone from the work tree: an answer, not a fault
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // opened for reading
 	t := &dirTree{root: root, lists: map[string][]entry{}, stats: map[string]fs.FileInfo{}, links: map[string]string{}}
 	work := readTree(t, sel, DefaultLimits())
 	var found, added []string

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -47,9 +47,8 @@ func (g *checkout) command(ctx context.Context, name string, args ...string) (*e
 	if !gitCommands[name] {
 		return nil, nil, fmt.Errorf("git %s is not among the commands that are called", name)
 	}
-	all := append(append([]string{}, gitOptions[:]...), "-C", g.top, name)
-	cmd := exec.CommandContext(ctx, g.program, append(all, args...)...) //nolint:gosec // fixed options, a checked command, hashes and literal paths
-	cmd.Env = gitEnv(os.Environ(), g.top)
+	cmd := exec.CommandContext(ctx, g.program, slices.Concat(gitOptions[:], []string{"-C", g.top, name}, args)...) //nolint:gosec // fixed options, a checked command, hashes and literal paths
+	cmd.Env = gitEnv(cmd.Environ(), g.top)
 	cmd.WaitDelay = 5 * time.Second
 	stderr := &limitedText{max: maxStderr}
 	cmd.Stderr = stderr

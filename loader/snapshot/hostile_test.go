@@ -17,7 +17,7 @@ func trap(t *testing.T) (command string, sprung func() bool) {
 	dir := t.TempDir()
 	mark := filepath.Join(dir, "sprung")
 	command = filepath.Join(dir, "trap.sh")
-	require.NoError(t, os.WriteFile(command, []byte("#!/bin/sh\ntouch "+mark+"\ncat >/dev/null 2>&1\n"), 0o700)) //nolint:gosec // a program
+	require.NoError(t, os.WriteFile(command, []byte("#!/bin/sh\ntouch "+mark+"\ncat >/dev/null 2>&1\n"), 0o700))
 	return command, func() bool {
 		_, err := os.Lstat(mark)
 		return err == nil
@@ -49,7 +49,7 @@ func TestHostileConfiguration(t *testing.T) {
 		text, err := os.ReadFile(command)
 		require.NoError(t, err)
 		require.NoError(t, os.MkdirAll(hooks, 0o755))
-		require.NoError(t, os.WriteFile(filepath.Join(hooks, hook), text, 0o700)) //nolint:gosec // a program
+		require.NoError(t, os.WriteFile(filepath.Join(hooks, hook), text, 0o700))
 	}
 	r.touch("a.yaml") // stat differs, so a look into the file would run the filters
 	files(t, r.dir, map[string]string{"b.yaml": "changed"})

@@ -16,7 +16,7 @@ type reader struct {
 	ignore ignore
 
 	snap    Snapshot
-	folders map[string]bool // real folders walked
+	folders map[string]bool // dest folders walked
 	reals   map[string]bool // real files read
 	paths   map[string]bool // paths in snap.Files
 	links   []walked        // met on the way, followed at the end
@@ -24,7 +24,7 @@ type reader struct {
 	full    bool
 }
 
-// walked is a place: the path by which it was reached and the real one.
+// walked is a place: the path by which it was reached and the dest one.
 type walked struct{ path, real string }
 
 // readTree reads a project out of a tree.
@@ -54,7 +54,7 @@ func (r *reader) report(code, path, hint, format string, args ...any) {
 
 // projectFile reads nf.yaml.
 func (r *reader) projectFile() bool {
-	real, k, err := resolve(r.tree, ProjectFile)
+	dest, k, err := resolve(r.tree, ProjectFile)
 	switch {
 	case errors.Is(err, errMissing):
 		hint := "write one: {apiVersion: nf/v1, kind: Project, metadata: {name: my-project}}"
@@ -73,7 +73,7 @@ func (r *reader) projectFile() bool {
 		r.report("NF1001", ProjectFile, "", "nf.yaml is no file")
 		return false
 	}
-	data, err := r.tree.read(real, r.limits.FileBytes)
+	data, err := r.tree.read(dest, r.limits.FileBytes)
 	if err != nil {
 		r.unreadable(ProjectFile, err, r.limits.FileBytes)
 		return false
@@ -82,7 +82,7 @@ func (r *reader) projectFile() bool {
 		data = []byte{}
 	}
 	r.snap.Project = data
-	r.reals[real] = true
+	r.reals[dest] = true
 	return true
 }
 
@@ -124,7 +124,7 @@ func (r *reader) root(name string) {
 		r.report("NF7002", ProjectFile, "name a folder inside the project", "root %q is not inside the project", name)
 		return
 	}
-	real, k, err := resolve(r.tree, clean)
+	dest, k, err := resolve(r.tree, clean)
 	switch {
 	case errors.Is(err, errLeaves):
 		r.report("NF7003", clean, "name a folder inside the project", "root %q is a link that leaves the project", name)
@@ -138,7 +138,7 @@ func (r *reader) root(name string) {
 		r.report("NF7002", ProjectFile, "name a folder", "root %q is no folder", name)
 	default:
 		r.snap.Roots = append(r.snap.Roots, clean)
-		r.walk(walked{clean, real})
+		r.walk(walked{clean, dest})
 	}
 }
 
@@ -147,7 +147,7 @@ func (r *reader) submodule(path string) {
 		"folder is a git submodule, whose files are no part of the commit")
 }
 
-// walk reads the manifests of a folder and below. Links wait until all real folders were seen, so that a file is read under
+// walk reads the manifests of a folder and below. Links wait until all dest folders were seen, so that a file is read under
 // its own name where it has one.
 func (r *reader) walk(at walked) {
 	if r.folders[at.real] || r.full {
@@ -183,7 +183,7 @@ func (r *reader) walk(at walked) {
 	}
 }
 
-// followLinks follows the links inside the roots, each real place once.
+// followLinks follows the links inside the roots, each dest place once.
 func (r *reader) followLinks() {
 	for len(r.links) > 0 {
 		batch := r.links
@@ -198,7 +198,7 @@ func (r *reader) followLinks() {
 func (r *reader) followLink(l walked) {
 	// A link to something that is no manifest by its name does not matter, wherever it leads.
 	matters := manifest(l.path) || path.Ext(l.path) == ""
-	real, k, err := resolve(r.tree, l.real)
+	dest, k, err := resolve(r.tree, l.real)
 	switch {
 	case err != nil && !matters:
 	case errors.Is(err, errLeaves):
@@ -211,10 +211,10 @@ func (r *reader) followLink(l walked) {
 		r.submodule(l.path)
 	case k == folder:
 		if !r.ignore.skips(l.path, true) {
-			r.walk(walked{l.path, real})
+			r.walk(walked{l.path, dest})
 		}
 	case k == regular && manifest(l.path):
-		r.read(walked{l.path, real}, false)
+		r.read(walked{l.path, dest}, false)
 	case k == special && manifest(l.path):
 		r.report("NF1001", l.path, "remove it, or name it in .nfignore", "file is no regular file")
 	}
@@ -281,15 +281,15 @@ func (r *reader) named(name string) {
 	if !ok {
 		return
 	}
-	real, k, err := resolve(r.tree, clean)
+	dest, k, err := resolve(r.tree, clean)
 	switch {
 	case errors.Is(err, errLeaves):
 		r.report("NF7003", clean, "copy the file into the project", "link leaves the project")
 	case err != nil:
 	case k == folder && strings.HasSuffix(name, "/"):
-		r.protoFolder(walked{clean, real}, map[string]bool{})
+		r.protoFolder(walked{clean, dest}, map[string]bool{})
 	case k == regular:
-		r.read(walked{clean, real}, true)
+		r.read(walked{clean, dest}, true)
 	}
 }
 

@@ -42,10 +42,10 @@ var (
 // maxLinks bounds how many links one path may go through.
 const maxLinks = 40
 
-// resolve follows all links in a path, step by step, and never out of the project. It gives the real path.
+// resolve follows all links in a path, step by step, and never out of the project. It gives the dest path.
 func resolve(t tree, name string) (string, kind, error) {
 	todo := strings.Split(path.Clean(name), "/")
-	real, links := ".", 0
+	dest, links := ".", 0
 	k := folder
 	for len(todo) > 0 {
 		step := todo[0]
@@ -54,19 +54,19 @@ func resolve(t tree, name string) (string, kind, error) {
 		case ".", "":
 			continue
 		case "..":
-			if real == "." {
+			if dest == "." {
 				return "", 0, errLeaves
 			}
-			real, k = path.Dir(real), folder
+			dest, k = path.Dir(dest), folder
 			continue
 		}
-		next := path.Join(real, step)
+		next := path.Join(dest, step)
 		var err error
 		if k, err = t.stat(next); err != nil {
 			return "", 0, err
 		}
 		if k != link {
-			real = next
+			dest = next
 			continue
 		}
 		if links++; links > maxLinks {
@@ -81,7 +81,7 @@ func resolve(t tree, name string) (string, kind, error) {
 		}
 		todo = append(strings.Split(target, "/"), todo...)
 	}
-	return real, k, nil
+	return dest, k, nil
 }
 
 // local cleans a path that an author wrote. It says false if the path is not inside the project by its spelling.

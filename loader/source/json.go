@@ -35,7 +35,6 @@ type jsonReader struct {
 	src    []byte
 	off    int
 	broken bool
-	deep   bool
 	path   []string
 }
 

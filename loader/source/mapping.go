@@ -125,11 +125,12 @@ func (m *mapBuilder) mergeEntry(at int, v *yaml.Node, depth int) {
 		w.nodes = counted // its entries are counted when they are laid in
 	}
 	m.last = max(m.last, at+2, value.end-w.base)
-	if len(m.merges) > 0 {
+	if m.mergeK[1] > 0 {
 		d := w.fail("NF1021", at, at+2, "merge several maps with one key: <<: [*a, *b]", "merge key << stands twice in one map")
 		w.related(d, m.mergeK[0], "first written here")
 		return
 	}
+	m.mergeK = [2]int{w.base + at, w.base + at + 2}
 	maps := []*Node{value}
 	if l := value.resolve(); l.Kind == List {
 		maps = l.Items
@@ -143,7 +144,7 @@ func (m *mapBuilder) mergeEntry(at int, v *yaml.Node, depth int) {
 			return
 		}
 	}
-	m.merges, m.mergeK = maps, [2]int{w.base + at, w.base + at + 2}
+	m.merges = maps
 }
 
 // merge lays the merged maps under the keys written out: explicit keys win, then the first map that has the key.

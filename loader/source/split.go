@@ -124,8 +124,6 @@ func (p *parse) addDocument(start, end int, root *Node) {
 	p.docs = append(p.docs, Document{Index: len(p.docs), Root: root, file: p.file, start: start, end: end})
 }
 
-// over budget findings
-
 // overNodes reports, once a file, that the node budget is spent.
 func (p *parse) overNodes(start, end int, alias string) {
 	if p.over {

@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -191,12 +192,8 @@ func (w *walker) badTag(n *yaml.Node, pr properties, fits ...string) bool {
 		return false
 	}
 	name := string(w.text[pr.tag:pr.tagEnd])
-	if n.Style&yaml.TaggedStyle != 0 {
-		for _, f := range fits {
-			if n.Tag == f {
-				return false
-			}
-		}
+	if n.Style&yaml.TaggedStyle != 0 && slices.Contains(fits, n.Tag) {
+		return false
 	}
 	w.fail("NF1005", pr.tag, pr.tagEnd, "remove the tag; to make a text of a number or word, quote it", "unknown tag %s", name)
 	return true
@@ -213,7 +210,7 @@ func (w *walker) scalar(n *yaml.Node, pr properties, indent int) *Node {
 	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
 		out.Style = Block
 	}
-	if w.patched[pr.start] {
+	if w.patchedIn(start, end) {
 		out.Type, out.Text, out.flawed = Text, "", true
 		return out
 	}
@@ -225,6 +222,16 @@ func (w *walker) scalar(n *yaml.Node, pr properties, indent int) *Node {
 		w.plain(out, start, end)
 	}
 	return out
+}
+
+// patchedIn says whether a value in [start, end] was blanked out.
+func (w *walker) patchedIn(start, end int) bool {
+	for off := range w.patched {
+		if off == start || start < off && off < end {
+			return true
+		}
+	}
+	return false
 }
 
 // tagged reads a scalar with a tag of the core schema.

@@ -117,8 +117,14 @@ kind: Semaphore`,
 	{
 		Code: "NF1021", Title: "bad merge key", Rule: "bad-merge", Level: Error,
 		Text: "`<<` takes a map, or a list of maps, once in a map and without quotes. Merge several with a list.",
-		Bad: `<<: *a
-<<: *b`,
-		Good: "<<: [*a, *b]",
+		Bad: `one: &one {retryCount: 1}
+two: &two {jitter: 0}
+spec:
+  <<: *one
+  <<: *two`,
+		Good: `one: &one {retryCount: 1}
+two: &two {jitter: 0}
+spec:
+  <<: [*one, *two]`,
 	},
 }
