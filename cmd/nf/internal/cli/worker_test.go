@@ -440,3 +440,22 @@ func TestLineLogSplitsCutsAndKeepsTheNewest(t *testing.T) {
 	require.Equal(t, fmt.Sprint(2*maxKept), lines[0].Message)
 	require.LessOrEqual(t, len(many.end()), maxTail)
 }
+
+// A second signal ends the worker at once; the commands and what they started end with it.
+func TestWorkerKillsItsCommandsWhenItEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newFakeAPI(t, "t1")
+	out := filepath.Join(t.TempDir(), "pid")
+	w := d.worker(`trap '' TERM; sleep 300 & echo $! >"$OUT.new"; mv "$OUT.new" "$OUT"; wait`, "OUT="+out)
+	ended := make(chan error, 1)
+	go func() { ended <- w.run(t.Context()) }()
+	require.Eventually(t, func() bool { return exists(out) }, 10*time.Second, 5*time.Millisecond)
+	w.killAll()
+	require.NoError(t, <-ended)
+	text, err := os.ReadFile(out)
+	require.NoError(t, err)
+	var pid int
+	_, err = fmt.Sscan(string(text), &pid)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, 10*time.Millisecond)
+}
