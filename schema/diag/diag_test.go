@@ -162,7 +162,7 @@ func TestErrAndSort(t *testing.T) {
 	l.Sort()
 	require.Equal(t, b, l[0])
 	err := l.Err()
-	require.EqualError(t, err, `namespaces/payments/tasks/charge.yaml:2:3: error[NF2101]: earlier\nline (and 1 more)`)
+	require.EqualError(t, err, `namespaces/payments/tasks/charge.yaml:2:3: error[NF2101]: earlier\u{a}line (and 1 more)`)
 	var findings *diag.Findings
 	require.ErrorAs(t, err, &findings)
 	require.Len(t, diag.List{a, a, b}.Compact(), 2)

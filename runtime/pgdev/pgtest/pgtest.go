@@ -36,7 +36,7 @@ const Variable = "NF_TEST_POSTGRES"
 func Settings() map[string]string {
 	return map[string]string{
 		"deadlock_timeout":      "20ms",
-		"max_connections":       "400",
+		"max_connections":       "1000",
 		"shared_buffers":        "256MB",
 		"max_wal_size":          "1GB",
 		"checkpoint_timeout":    "1h",
