@@ -259,7 +259,9 @@ func TestBackendsKilledWhileExecutionsRun(t *testing.T) {
 	t.Parallel()
 	w := abortWorld(t, "q")
 	conn := connect(t, w.URL)
-	ctx, stop := context.WithCancel(t.Context())
+	p := &process{t: t, w: w, ctx: t.Context(), trap: &trap{}}
+	p.here = w.Beside(enginetest.Options{AppName: t.Name() + "/engine"})
+	ctx, stop := context.WithCancel(t.Context()) // the kills begin once the process is up
 	var wg sync.WaitGroup
 	kills := 0
 	wg.Go(func() {
@@ -280,8 +282,6 @@ func TestBackendsKilledWhileExecutionsRun(t *testing.T) {
 			}
 		}
 	})
-	p := &process{t: t, w: w, ctx: t.Context(), trap: &trap{}}
-	p.here = w.Beside(enginetest.Options{AppName: t.Name() + "/engine"})
 	for i := range 12 {
 		x := p.work(p.start("full", fmt.Sprintf("k%d", i)), "q")
 		require.Equal(t, "COMPLETED", x.Status)

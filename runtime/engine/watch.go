@@ -22,9 +22,10 @@ func (w *watch) changed(id execution.ID, seq int64) {
 	defer w.mu.Unlock()
 	for _, c := range w.all[id] {
 		select {
-		case c <- seq:
+		case <-c: // not read yet, and outdated
 		default:
 		}
+		c <- seq // has room: only this function writes, under the lock
 	}
 }
 
@@ -61,31 +62,26 @@ func (e *Engine) WaitChange(ctx context.Context, id execution.ID, after int64, w
 	defer stop()
 	end := time.NewTimer(wait)
 	defer end.Stop()
+	poll := time.NewTimer(0) // the first look is at once
+	defer poll.Stop()
 	for {
-		seq, open, err := e.store.Seq(ctx, id)
-		if err != nil {
-			return err
-		}
-		if !open || seq > after {
-			return nil
-		}
-		poll := time.NewTimer(pollChange)
 		select {
 		case <-ctx.Done():
-			poll.Stop()
 			return context.Cause(ctx)
 		case <-e.done:
-			poll.Stop()
 			return nil
 		case <-end.C:
-			poll.Stop()
 			return nil
 		case seq := <-changes:
-			poll.Stop()
 			if seq > after {
 				return nil
 			}
 		case <-poll.C:
+			seq, open, err := e.store.Seq(ctx, id)
+			if err != nil || !open || seq > after {
+				return err
+			}
+			poll.Reset(pollChange)
 		}
 	}
 }

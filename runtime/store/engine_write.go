@@ -494,7 +494,8 @@ func nullable(s string) *string {
 	return &s
 }
 
-// Write sends everything in one round trip and gives the leases that were made at once. Budgets come last, under the given shard (X11).
+// Write sends everything and COMMIT in one round trip and gives the leases that were made at once. It is the last thing of its transaction.
+// Budgets come last, under the given shard (X11).
 func (t *Tx) Write(ctx context.Context, w *Writes, now time.Time, shard int64) ([]Lease, error) {
 	var leases []Lease
 	p := t.pipeline()
@@ -518,7 +519,7 @@ func (t *Tx) Write(ctx context.Context, w *Writes, now time.Time, shard int64) (
 	if w.fillBudgets(now, shard) {
 		p.queue(w.budgets.name, "", w.budgets.args, nil)
 	}
-	return leases, p.send(ctx)
+	return leases, p.sendAndCommit(ctx)
 }
 
 func readLease(r *row) Lease {

@@ -62,7 +62,10 @@ func PoolSizes(total int) [3]int32 { return poolSizes(total) }
 // QueryText runs a text in a transaction of a lane and gives its one value.
 func (s *Store) QueryText(ctx context.Context, lane Lane, sql string) (text string, err error) {
 	err = s.InTx(ctx, lane, "test", func(ctx context.Context, t *Tx) error {
-		return t.tx.QueryRow(ctx, sql).Scan(&text)
+		if err := t.begin(ctx); err != nil {
+			return err
+		}
+		return t.conn.QueryRow(ctx, sql).Scan(&text)
 	})
 	return text, err
 }

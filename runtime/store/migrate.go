@@ -198,8 +198,11 @@ func (t *Tx) runPending(ctx context.Context, done []appliedMigration, build int6
 		if err := t.abort(fmt.Sprintf("migration %04d", m.Version)); err != nil {
 			return false, err
 		}
+		if err := t.begin(ctx); err != nil {
+			return false, err
+		}
 		// Several statements in one text: the simple protocol, still inside this transaction.
-		if _, err := t.tx.Conn().PgConn().Exec(ctx, m.text).ReadAll(); err != nil {
+		if _, err := t.conn.PgConn().Exec(ctx, m.text).ReadAll(); err != nil {
 			return false, fmt.Errorf("migration %04d_%s: %w", m.Version, m.Name, err)
 		}
 		if _, err := t.exec(ctx, "migration_insert", "", m.Version, m.Name, m.Checksum[:], build); err != nil {

@@ -57,9 +57,12 @@ type Store struct {
 // Tx is one transaction. Not safe for concurrent use.
 type Tx struct {
 	s           *Store
-	tx          pgx.Tx
+	conn        *pgx.Conn
 	name        string
-	lockTimeout time.Duration // what a wait for a lock is bounded by when nothing else is said
+	lockTimeout time.Duration     // what a wait for a lock is bounded by when nothing else is said
+	settings    map[string]string // that the connection does not have of itself
+	begun       bool              // BEGIN goes with the first statement
+	committed   bool              // COMMIT went with the last one
 }
 
 // SetClockOffset moves the database clock that this Store's transactions see, from the next transaction on. Tests only; processes
@@ -92,61 +95,99 @@ func (s *Store) InTx(ctx context.Context, lane Lane, name string, fn func(contex
 func (s *Store) run(ctx context.Context, conn *pgx.Conn, name string, settings map[string]string, wait time.Duration,
 	fn func(context.Context, *Tx) error,
 ) (err error) {
-	tx, err := conn.Begin(ctx)
-	if err != nil {
-		return fmt.Errorf("%s: begin: %w", name, broken(ctx, conn, err))
-	}
-	t := &Tx{s: s, tx: tx, name: name, lockTimeout: wait}
-	defer func() {
-		if err == nil {
-			return
-		}
-		if err = broken(ctx, conn, err); conn.IsClosed() {
-			return
-		}
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		_ = tx.Rollback(end)
-	}()
-	if err := t.begin(ctx, settings); err != nil {
-		return err
-	}
-	if err := fn(ctx, t); err != nil {
-		return err
-	}
-	if err := t.abort("commit"); err != nil {
-		return err
-	}
-	if err := tx.Commit(ctx); err != nil {
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) || errors.Is(err, pgx.ErrTxCommitRollback) {
-			return fmt.Errorf("%s: commit: %w", name, err)
-		}
-		return &CommitUnknownError{Tx: name, Err: err}
-	}
-	return t.abort("committed")
-}
-
-// begin sends the settings that the connection does not have of itself.
-func (t *Tx) begin(ctx context.Context, settings map[string]string) error {
-	if offset := t.s.offset.Load(); offset != 0 {
+	if offset := s.offset.Load(); offset != 0 {
 		if settings = maps.Clone(settings); settings == nil {
 			settings = map[string]string{}
 		}
 		settings["nf.clock_offset_ms"] = strconv.FormatInt(offset, 10)
 	}
-	if len(settings) == 0 {
-		return nil
+	t := &Tx{s: s, conn: conn, name: name, lockTimeout: wait, settings: settings}
+	defer func() {
+		if err != nil {
+			err = t.rollback(ctx, err)
+		}
+	}()
+	if err := fn(ctx, t); err != nil {
+		return err
 	}
-	names := slices.Sorted(maps.Keys(settings))
+	if !t.committed {
+		if err := t.commit(ctx); err != nil {
+			return err
+		}
+	}
+	return t.abort("committed")
+}
+
+// prologue puts what begins the transaction in front of a batch, if it has not begun, and gives the number of answers to read for it.
+func (t *Tx) prologue(b *pgx.Batch) int {
+	if t.begun {
+		return 0
+	}
+	t.begun = true
+	b.Queue("begin")
+	if len(t.settings) == 0 {
+		return 1
+	}
+	names := slices.Sorted(maps.Keys(t.settings))
 	values := make([]string, len(names))
 	for i, n := range names {
-		values[i] = settings[n]
+		values[i] = t.settings[n]
 	}
-	if _, err := t.tx.Exec(ctx, statement("set_local_all", ""), names, values); err != nil {
-		return fmt.Errorf("%s: settings: %w", t.name, err)
+	b.Queue(statement("set_local_all", ""), names, values)
+	return 2
+}
+
+// begin begins the transaction in a round trip of its own, for a statement that is sent alone.
+func (t *Tx) begin(ctx context.Context) error {
+	if t.begun {
+		return nil
+	}
+	var b pgx.Batch
+	t.prologue(&b)
+	if err := t.conn.SendBatch(ctx, &b).Close(); err != nil {
+		return fmt.Errorf("%s: begin: %w", t.name, err)
 	}
 	return nil
+}
+
+// commit sends COMMIT by itself. A transaction of no statement has nothing to commit.
+func (t *Tx) commit(ctx context.Context) error {
+	if err := t.abort("commit"); err != nil || !t.begun {
+		return err
+	}
+	tag, err := t.conn.Exec(ctx, "commit")
+	if err == nil && tag.String() == "ROLLBACK" {
+		err = pgx.ErrTxCommitRollback
+	}
+	return t.ended(err)
+}
+
+// ended judges an error of COMMIT, or of the statements that COMMIT was sent with: unless the server says that it refused one of them,
+// what became of the transaction is not known.
+func (t *Tx) ended(err error) error {
+	if err == nil {
+		t.committed = true
+		return nil
+	}
+	var pg *pgconn.PgError
+	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.As(err, &pg) && !brokenCode(pg.Code) {
+		return fmt.Errorf("%s: commit: %w", t.name, err)
+	}
+	// A backend that is ended from outside says so (57P01) before or after its COMMIT took effect.
+	return &CommitUnknownError{Tx: t.name, Err: err}
+}
+
+// rollback ends a transaction that failed with err, and closes a connection that is of no more use.
+func (t *Tx) rollback(ctx context.Context, err error) error {
+	if err = broken(ctx, t.conn, err); t.conn.IsClosed() || t.conn.PgConn().TxStatus() == 'I' {
+		return err
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if _, failed := t.conn.Exec(end, "rollback"); failed != nil {
+		_ = t.conn.Close(end)
+	}
+	return err
 }
 
 // broken closes a connection after an error that makes it useless and marks the error.
@@ -221,7 +262,10 @@ func (t *Tx) query(ctx context.Context, name, day string, args ...any) (pgx.Rows
 	if err := t.abort(name); err != nil {
 		return nil, err
 	}
-	rows, err := t.tx.Query(ctx, t.s.text(name, day), args...)
+	if err := t.begin(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := t.conn.Query(ctx, t.s.text(name, day), args...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -233,7 +277,10 @@ func (t *Tx) exec(ctx context.Context, name, day string, args ...any) (int64, er
 	if err := t.abort(name); err != nil {
 		return 0, err
 	}
-	tag, err := t.tx.Exec(ctx, t.s.text(name, day), args...)
+	if err := t.begin(ctx); err != nil {
+		return 0, err
+	}
+	tag, err := t.conn.Exec(ctx, t.s.text(name, day), args...)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}
@@ -274,7 +321,43 @@ func (p *pipeline) send(ctx context.Context) error {
 	if p.err != nil || len(p.reads) == 0 {
 		return p.err
 	}
-	results := p.t.tx.SendBatch(ctx, &p.batch)
+	return p.run(ctx)
+}
+
+// sendAndCommit is send with COMMIT in the same round trip. It is the last thing of its transaction.
+func (p *pipeline) sendAndCommit(ctx context.Context) error {
+	if p.err == nil {
+		p.err = p.t.abort("commit")
+	}
+	if p.err != nil {
+		return p.err
+	}
+	if len(p.reads) == 0 {
+		return p.t.commit(ctx)
+	}
+	p.batch.Queue("commit")
+	p.reads = append(p.reads, namedRead{"commit", func(r pgx.BatchResults) error {
+		tag, err := r.Exec()
+		if err == nil && tag.String() == "ROLLBACK" {
+			err = pgx.ErrTxCommitRollback
+		}
+		return err
+	}})
+	return p.t.ended(p.run(ctx))
+}
+
+// run sends the batch and reads every answer.
+func (p *pipeline) run(ctx context.Context) error {
+	var head pgx.Batch
+	before := p.t.prologue(&head)
+	p.batch.QueuedQueries = append(head.QueuedQueries, p.batch.QueuedQueries...)
+	results := p.t.conn.SendBatch(ctx, &p.batch)
+	for range before {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close()
+			return fmt.Errorf("%s: begin: %w", p.t.name, err)
+		}
+	}
 	for _, r := range p.reads {
 		if err := r.read(results); err != nil {
 			_ = results.Close()
