@@ -4,6 +4,7 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -54,7 +55,7 @@ func rivalObjects(limit int64) []schema.Object {
 		return &schema.Semaphore{Metadata: schema.Metadata{Name: name, Namespace: enginetest.Namespace}, Permits: permits}
 	}
 	fork := enginetest.Workflow("fork", append(enginetest.Fork("f",
-		[]*schema.Task{enginetest.Simple("x", "x", nil)}, []*schema.Task{enginetest.Simple("y", "y", nil)}, []*schema.Task{enginetest.Wait("w", "50ms")}),
+		[]*schema.Task{enginetest.Simple("x", "x", nil)}, []*schema.Task{enginetest.Simple("y", "y", nil)}, []*schema.Task{enginetest.Wait("w", json.Number("0.05"))}),
 		enginetest.Simple("z", "z", nil))...)
 	fork.Timeout = 2000
 	return []schema.Object{
