@@ -137,6 +137,9 @@ func canceled(a execution.Attempt, seq int64, fl *flush) execution.TaskRow {
 	if a.Place != execution.InTimer || a.Why == execution.WhyBackoff || a.Why == execution.WhyStartDelay {
 		row.VisibleAt = a.VisibleAt
 	}
+	if row.EndedAt.Before(row.LeasedAt) { // claimed between the clock's reading and the lock
+		row.EndedAt = row.LeasedAt
+	}
 	if row.EndedAt.Before(row.ScheduledAt) {
 		row.EndedAt = row.ScheduledAt
 	}
