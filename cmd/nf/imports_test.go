@@ -125,7 +125,7 @@ var impure = []string{
 const module = "nf"
 
 // notOfTheModule are folders that hold no package of the table: a module of its own, and requirements kept until first use.
-var notOfTheModule = []string{"bench", "internal_deps"}
+var notOfTheModule = []string{"bench"}
 
 func TestImportTable(t *testing.T) {
 	t.Parallel()
