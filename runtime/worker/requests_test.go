@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"nf/runtime/engine"
 	"nf/runtime/engine/enginetest"
 	"nf/runtime/execution"
 	"nf/runtime/queue"
@@ -201,19 +202,20 @@ func TestFC_088_AnswerHoldsNoMoreThanAsked(t *testing.T) {
 		if round%2 == 0 {
 			require.Eventually(t, func() bool { return s.Queue.Waiting() == 1 }, 20*time.Second, time.Millisecond)
 		}
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() { s.Start("x", "") })
-			all.Go(func() { s.Start("y", "") })
+		var batch []engine.StartRequest // of one transaction
+		for i := range 6 {
+			batch = append(batch, engine.StartRequest{Namespace: enginetest.Namespace, Workflow: []string{"x", "y"}[i%2]})
 		}
-		all.Wait()
+		for _, r := range s.Engine.Start(t.Context(), batch) {
+			require.NoError(t, r.Err)
+		}
 		a := <-answer
 		got := map[string]int{}
 		for _, task := range a.Tasks {
 			got[task.Queue]++
 			s.Report(task.Leased, enginetest.Completed(""))
 		}
-		require.Positive(t, len(a.Tasks))
+		require.NotEmpty(t, a.Tasks)
 		require.LessOrEqual(t, got["x"], 2)
 		require.LessOrEqual(t, got["y"], 1)
 		total += len(a.Tasks)
@@ -225,4 +227,59 @@ func TestFC_088_AnswerHoldsNoMoreThanAsked(t *testing.T) {
 		}
 	}
 	require.Equal(t, 60, total)
+}
+
+// BG-35: a poll that waits in one process for a place that is held through another is answered when the place is free, however it was freed. Nobody
+// else asks, and the processes' own looks are seconds apart.
+func TestBG_35_FreedPlaceWakesAPollOfAnotherProcess(t *testing.T) {
+	t.Parallel()
+	opt := workertest.Options{NoPool: true}
+	erp := []schema.Ref{{Namespace: enginetest.Namespace, Name: "erp"}}
+	timed := enginetest.Workflow("w", enginetest.Simple("a", "charge", nil))
+	here := workertest.New(t, opt, timed,
+		enginetest.Definition("charge", func(d *schema.TaskDefinition) { d.Semaphores, d.RetryBudget, d.Retry.Delay = erp, 1, 3_600_000 }),
+		enginetest.Definition("short", func(d *schema.TaskDefinition) {
+			d.Semaphores, d.ResponseTimeout, d.Retry.RetryCount, d.Delivery = erp, 1000, 0, schema.AtMostOnce
+		}),
+		enginetest.Workflow("short", enginetest.Simple("a", "short", nil)),
+		&schema.Semaphore{Metadata: schema.Metadata{Name: "erp", Namespace: enginetest.Namespace}, Permits: 1})
+	there := here.Beside(opt)
+	require.Eventually(t, func() bool { return here.Notifier.Proven() && there.Notifier.Proven() }, 20*time.Second, time.Millisecond)
+	for _, way := range []struct {
+		name, definition string
+		free             func(queue.Task)
+	}{
+		{"complete", "charge", func(l queue.Task) { here.Report(l.Leased, enginetest.Completed("")) }},
+		{"fail", "charge", func(l queue.Task) { here.Report(l.Leased, enginetest.Failed("no")) }},
+		{"terminate", "charge", func(l queue.Task) {
+			_, err := here.Engine.Terminate(t.Context(), l.ID, "x", "ann")
+			require.NoError(t, err)
+		}},
+		{"lost", "short", func(queue.Task) {}}, // its lease of a second runs out
+	} {
+		workflow := map[string]string{"charge": "w", "short": "short"}[way.definition]
+		here.Start(workflow, "")
+		first := here.Lease(way.definition, 1, 0).Tasks
+		require.Len(t, first, 1, way.name)
+		next := here.Start("w", "")
+		answer := make(chan queue.Answer, 1)
+		go func() {
+			a, err := there.Queue.Lease(t.Context(), queue.Request{
+				NS: here.NS, Namespace: enginetest.Namespace, Worker: "w", Wait: 30 * time.Second, Queues: []queue.Ask{{Queue: "charge", Count: 1}},
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			answer <- a
+		}()
+		require.Eventually(t, func() bool { return there.Queue.Waiting() == 1 }, 20*time.Second, time.Millisecond)
+		freed := time.Now()
+		way.free(first[0])
+		a := <-answer
+		require.Len(t, a.Tasks, 1, way.name)
+		require.Equal(t, next.Exec, a.Tasks[0].Exec, way.name)
+		t.Logf("%s: %v", way.name, time.Since(freed))
+		require.Less(t, time.Since(freed), 5*time.Second, "%s: not by the next look", way.name)
+		there.Report(a.Tasks[0].Leased, enginetest.Completed(""))
+	}
 }
