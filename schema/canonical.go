@@ -117,7 +117,7 @@ func encode(o Object, m mode, stored bool) []byte {
 	text, err := jsontext.AppendCanonical(nil, c.tree)
 	if err != nil {
 		// Only JSON values get into an object: Decode copies them from a decoded tree.
-		panic(fmt.Sprintf("schema: %s holds a value that is not JSON: %v", o.Address(), err))
+		panic(fmt.Sprintf("schema: %s holds a value that is not JSON: %v", o.Address(), err)) //nolint:forbidigo // see above
 	}
 	return text
 }

@@ -70,7 +70,7 @@ func digestSet(objects []Object) Digest {
 		}
 		line, err := jsontext.Encode([]any{o.Address().String(), DigestOf(o).String(), labels, m.Description})
 		if err != nil {
-			panic("schema: metadata is not JSON: " + err.Error()) // texts only
+			panic("schema: metadata is not JSON: " + err.Error()) //nolint:forbidigo // texts only
 		}
 		h.Write(append(line, '\n'))
 	}

@@ -58,7 +58,7 @@ func TestSoakRunnersKilled(t *testing.T) {
 	close(stop)
 	all.Wait()
 
-	s.history.Read(t.Context(), s.url)
+	require.NoError(t, s.history.Read(t.Context(), s.url))
 	s.report()
 	found := history.Check(s.history)
 	for i, v := range found {

@@ -62,8 +62,7 @@ func (c *call) readAll() ([]byte, error) {
 // badJSON says where a text is not JSON that nf takes. at is the JSON Pointer of the text in the body.
 func badJSON(at string, err error) *failure {
 	f := &failure{code: codeInvalidJSON, message: "the body is not valid JSON: " + err.Error()}
-	var where *jsontext.Error
-	if errors.As(err, &where) {
+	if where, ok := errors.AsType[*jsontext.Error](err); ok {
 		f.details = map[string]any{"field": at + where.Pointer, "offset": where.Offset}
 	}
 	return f

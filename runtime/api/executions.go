@@ -133,7 +133,7 @@ func (c *call) getExecution() (any, error) {
 	with := engine.Include{Tasks: true, Input: true, Output: true, Variables: true}
 	if query.Has("include") {
 		with = engine.Include{}
-		for _, part := range strings.Split(query.Get("include"), ",") {
+		for part := range strings.SplitSeq(query.Get("include"), ",") {
 			switch part {
 			case "tasks":
 				with.Tasks = true

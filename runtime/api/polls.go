@@ -13,8 +13,10 @@ func (s *Server) enterPoll(key string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.polls[key] >= maxPolls {
-		return nil, &failure{code: codeLimitExceeded, message: "this key has 1,000 polls open", retryAfter: 1,
-			details: map[string]any{"control": "polls", "limit": maxPolls, "current": s.polls[key], "retryAfterSeconds": 1}}
+		return nil, &failure{
+			code: codeLimitExceeded, message: "this key has 1,000 polls open", retryAfter: 1,
+			details: map[string]any{"control": "polls", "limit": maxPolls, "current": s.polls[key], "retryAfterSeconds": 1},
+		}
 	}
 	s.polls[key]++
 	return func() {
@@ -46,7 +48,7 @@ func (s *Server) giveBack(leased []store.Leased) {
 	if len(leased) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) //nolint:contextcheck // the client has gone
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) //nolint:forbidigo // the client has gone
 	defer cancel()
 	s.Queue.GiveBack(ctx, leased)
 }

@@ -370,7 +370,7 @@ func (c *call) logLines(f *fields) ([]store.LogLine, error) {
 			known := false
 			for n, name := range logLevels {
 				if name == level {
-					line.Level, known = int16(n), true //nolint:gosec // at most 3
+					line.Level, known = int16(n), true
 				}
 			}
 			if !known {

@@ -75,7 +75,7 @@ func New(deps Deps) *Server {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	s.closing, s.close = context.WithCancel(context.Background()) //nolint:contextcheck // outlives any request
+	s.closing, s.close = context.WithCancel(context.Background()) //nolint:forbidigo // outlives any request; Close ends it
 	s.routes = s.table()
 	s.openapi = openAPI(s.routes, deps.Version)
 	methods, pattern := map[string][]string{}, map[string]string{}
@@ -124,7 +124,7 @@ func (s *Server) serve(w http.ResponseWriter, q *http.Request, r *route) {
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler { //nolint:errorlint // the sentinel of net/http is compared
-				panic(p)
+				panic(p) //nolint:forbidigo // net/http handles it
 			}
 			s.Log.Error("request handler panicked", telemetry.KeyRequestID, c.requestID, telemetry.KeyRoute, r.path, telemetry.KeyError, fmt.Sprint(p), "stack", string(debug.Stack()))
 			s.refuse(w, c.requestID, &failure{code: codeInternal, message: "something in nf is wrong; the request id is in its log"})
@@ -283,8 +283,7 @@ func (s *Server) refuse(w http.ResponseWriter, requestID string, f *failure) int
 
 // classify turns any error into what the caller is told. What is not a failure of the caller's is logged with the request id.
 func (s *Server) classify(c *call, err error) *failure {
-	var f *failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
 	var unknown *store.CommitUnknownError
@@ -320,9 +319,9 @@ func remoteHost(address string) string {
 }
 
 // cut bounds a text that goes back into a message.
-func cut(s string, max int) string {
-	if len(s) <= max {
+func cut(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:max], "") + "…"
+	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -263,10 +264,12 @@ func TestServicePages(t *testing.T) {
 	require.Equal(t, "no-store", d.call(d.admin, http.MethodGet, "{ns}/queues", nil).header.Get("Cache-Control"))
 
 	metrics := d.call(d.admin, http.MethodGet, "/v1/metrics", nil)
-	for _, name := range []string{"nf_decide_queue_depth", "nf_decide_queue_oldest_seconds", "nf_tasks_ready", "nf_tasks_delayed", "nf_tasks_leased",
-		"nf_timers_overdue", "nf_executions_open", "nf_runners_alive", "nf_build_info", "nf_applied_generation", "nf_http_request_seconds"} {
+	for _, name := range []string{
+		"nf_decide_queue_depth", "nf_decide_queue_oldest_seconds", "nf_tasks_ready", "nf_tasks_delayed", "nf_tasks_leased",
+		"nf_timers_overdue", "nf_executions_open", "nf_runners_alive", "nf_build_info", "nf_applied_generation", "nf_http_request_seconds",
+	} {
 		require.Contains(t, metrics.text, "\n"+name, name)
 	}
 }
 
-func num(n int) any { return jsonNumber(fmt.Sprint(n)) }
+func num(n int) any { return jsonNumber(strconv.Itoa(n)) }

@@ -63,8 +63,10 @@ func TestFC_127_FC_128_NoTextOfAClientBreaksACall(t *testing.T) {
 	task := d.lease(d.admin, "pack", 1)[0]
 	a := d.call(d.admin, http.MethodPost, path(task, "report"), fmt.Sprintf(`{"leaseToken":%q,"status":"FAILED_WITH_TERMINAL_ERROR","reason":"%s"}`, task["leaseToken"], strings.Repeat("ä", 1<<19)))
 	require.Equal(t, http.StatusOK, a.status, "1 MB")
-	for _, where := range []string{"{ns}/executions?workflow=%00", "{ns}/executions?correlationId=a%00b", "{ns}/executions?status=%00", "{ns}/executions?cursor=%00", "{ns}/executions/%00",
-		"{ns}/queues/%00", "{ns}/tasks/%00", "{ns}/executions?workflow=%ff", "/v1/ns/%00/executions", "/v1/ns/%ff/executions", "{ns}/semaphores/%00", "{ns}/definitions/Workflow/%00"} {
+	for _, where := range []string{
+		"{ns}/executions?workflow=%00", "{ns}/executions?correlationId=a%00b", "{ns}/executions?status=%00", "{ns}/executions?cursor=%00", "{ns}/executions/%00",
+		"{ns}/queues/%00", "{ns}/tasks/%00", "{ns}/executions?workflow=%ff", "/v1/ns/%00/executions", "/v1/ns/%ff/executions", "{ns}/semaphores/%00", "{ns}/definitions/Workflow/%00",
+	} {
 		fails(where, d.call(d.admin, http.MethodGet, where, nil))
 	}
 	fails("workflow", d.call(d.admin, http.MethodPost, "{ns}/executions/a%00b", `{"input":{}}`))

@@ -5,6 +5,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -91,7 +92,7 @@ func TestAKeyForOneQueueSeesNoOther(t *testing.T) {
 }
 
 // Must show 5: worker misuse gets its stated answer.
-func TestWorkerMisuse(t *testing.T) {
+func TestWorkerMisuse(t *testing.T) { //nolint:tparallel // its parts go in order
 	t.Parallel()
 	d := open(t, packing()...)
 	first, second := d.start("order", nil), d.start("order", nil)
@@ -100,9 +101,7 @@ func TestWorkerMisuse(t *testing.T) {
 	a, b := tasks[0], tasks[1]
 	report := func(task map[string]any, token any, more map[string]any) answer {
 		body := map[string]any{"leaseToken": token, "status": "COMPLETED"}
-		for k, v := range more {
-			body[k] = v
-		}
+		maps.Copy(body, more)
 		return d.call(d.admin, http.MethodPost, path(task, "report"), body)
 	}
 	t.Run("foreign token", func(t *testing.T) { //nolint:paralleltest // in order
@@ -135,8 +134,10 @@ func TestWorkerMisuse(t *testing.T) {
 		for _, body := range []string{`{`, `[]`, `{"a":1,"a":2}`, "{\"status\":\"\xff\"}", `{"output":{"x":"\ud800"}}`, `{"output":{"x":1e999999}}`, `{"leaseToken":"x","status":"COMPLETED"} x`} {
 			d.requireError(d.call(d.admin, http.MethodPost, path(a, "report"), body), http.StatusBadRequest, "INVALID_JSON")
 		}
-		for _, body := range []string{`{"leaseToken":"x","status":"DONE"}`, `{"status":"COMPLETED"}`, `{"leaseToken":"x","status":"COMPLETED","outptu":{}}`,
-			`{"leaseToken":"x","status":"COMPLETED","output":[]}`, `{"leaseToken":"x","status":"COMPLETED","retryAfterMs":5}`, `{"leaseToken":"x","status":null}`} {
+		for _, body := range []string{
+			`{"leaseToken":"x","status":"DONE"}`, `{"status":"COMPLETED"}`, `{"leaseToken":"x","status":"COMPLETED","outptu":{}}`,
+			`{"leaseToken":"x","status":"COMPLETED","output":[]}`, `{"leaseToken":"x","status":"COMPLETED","retryAfterMs":5}`, `{"leaseToken":"x","status":null}`,
+		} {
 			d.requireError(d.call(d.admin, http.MethodPost, path(a, "report"), body), http.StatusBadRequest, "INVALID_ARGUMENT")
 		}
 	})

@@ -92,11 +92,8 @@ func implies(have, want Scope) bool {
 	if have == want || have == Admin {
 		return true
 	}
-	switch have {
-	case WorkflowsWrite:
-		return want == WorkflowsRead
-	case ExecutionsWrite:
-		return want == ExecutionsRead
+	if have == WorkflowsWrite && want == WorkflowsRead || have == ExecutionsWrite && want == ExecutionsRead {
+		return true
 	}
 	pattern, isLease := strings.CutPrefix(string(have), leasePrefix)
 	queue, wantsLease := strings.CutPrefix(string(want), leasePrefix)

@@ -1,7 +1,6 @@
 package auth_test
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -118,7 +117,7 @@ func TestSecretsAreNotListed(t *testing.T) {
 	k, _ := keys(t)
 	text, err := k.Create(t.Context(), auth.Operator("op"), "secret", []auth.Scope{auth.Admin}, nil, none)
 	require.NoError(t, err)
-	all, err := k.List(context.Background())
+	all, err := k.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.NotContains(t, all[0].ID+all[0].Name, text[25:])

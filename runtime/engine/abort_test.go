@@ -67,12 +67,11 @@ func (tr *trap) hit(tx, statement string) error {
 		return nil
 	}
 	tr.sprung = true
-	switch tr.how {
-	case crash:
-		tr.crashed()
-		return errInjected
-	case unknown:
+	if tr.how == unknown {
 		return &store.CommitUnknownError{Tx: tx, Err: errInjected}
+	}
+	if tr.how == crash {
+		tr.crashed()
 	}
 	return errInjected
 }

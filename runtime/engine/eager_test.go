@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -248,7 +249,7 @@ func BenchmarkThreeSteps(b *testing.B) {
 	var last []engine.StartResult
 	for i := range b.N {
 		requests = append(requests, engine.StartRequest{
-			Namespace: enginetest.Namespace, Workflow: "three", Input: map[string]any{"k": "some value that is not long", "n": fmt.Sprint(i)},
+			Namespace: enginetest.Namespace, Workflow: "three", Input: map[string]any{"k": "some value that is not long", "n": strconv.Itoa(i)},
 		})
 		if len(requests) == cap(requests) || i == b.N-1 {
 			last = w.Engine.Start(ctx, requests)

@@ -219,7 +219,7 @@ func (p *programs) add(ns int32, w registry.WorkflowRev) (*program, error) {
 	made := &program{Program: compiled, rev: w, timed: w.Workflow.Timeout > 0}
 	made.vars = len(w.Workflow.Variables) > 0
 	for slot := range compiled.Len() {
-		switch execution.KindOf(compiled.Task(int32(slot)).Type) { //nolint:exhaustive,gosec // only these two matter; at most 20,000
+		switch execution.KindOf(compiled.Task(int32(slot)).Type) { //nolint:exhaustive // only these two matter; at most 20,000
 		case execution.KindSetVariable:
 			made.vars = true
 		case execution.KindForkJoin:

@@ -354,8 +354,7 @@ func (fl *flush) takeBack(ev *eval) {
 // rolledBack gives back what the transaction had reserved. After an unknown end the seats stay taken until it is known.
 func (fl *flush) rolledBack(err error) {
 	fl.e.budgets.add(fl.deltas, -1)
-	var unknown *store.CommitUnknownError
-	if errors.As(err, &unknown) {
+	if _, ok := errors.AsType[*store.CommitUnknownError](err); ok {
 		return
 	}
 	for _, s := range fl.seats {

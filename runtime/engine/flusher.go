@@ -192,7 +192,7 @@ func (f *flusher) later(ctx context.Context, jobs []*job, err error) {
 		}
 		return
 	}
-	pause(ctx, rand.N(min(5*time.Second, 10*time.Millisecond<<min(f.away, 9)))) //nolint:gosec // jitter
+	pause(ctx, rand.N(min(5*time.Second, 10*time.Millisecond<<min(f.away, 9))))
 	f.mu.Lock()
 	f.queue = append(jobs, f.queue...) //nolint:gocritic // they were first
 	f.mu.Unlock()
@@ -306,7 +306,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // jitter gives between half and the whole of a time.
 func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2) //nolint:gosec // jitter
+	return d/2 + rand.N(d/2)
 }
 
 // parked remembers executions whose evaluation failed on facts that stay in the tables (a deadline that has passed, a wait that is

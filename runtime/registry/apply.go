@@ -190,7 +190,7 @@ func action(a plan.Action) store.ChangeAction {
 func want(o schema.Object, place *plan.Place) *store.Declared {
 	d := &store.Declared{Object: o, Digest: schema.DigestOf(o), Spec: schema.Canonical(o), File: "-", Line: 1}
 	if place != nil {
-		d.File, d.Line = place.File, int32(min(max(place.Line, 1), 1<<30)) //nolint:gosec // bounded
+		d.File, d.Line = place.File, int32(min(max(place.Line, 1), 1<<30))
 	}
 	return d
 }

@@ -3,7 +3,6 @@ package registry_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -194,7 +193,7 @@ func TestContentOfANewerBuildIsKeptApart(t *testing.T) {
 	ns, _ := r.Snapshot().Namespace("shop")
 	_, err = r.Snapshot().Workflow(ns, "order", 0)
 	require.Error(t, err)
-	require.False(t, errors.Is(err, store.ErrNotFound))
+	require.NotErrorIs(t, err, store.ErrNotFound)
 	_, ok := r.Snapshot().Task(ns, "charge")
 	require.True(t, ok)
 }

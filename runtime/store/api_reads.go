@@ -29,7 +29,7 @@ func (s *Store) AttemptQueues(ctx context.Context, keys []AttemptName) ([]Attemp
 	out := make([]AttemptQueue, len(keys))
 	days := map[string][]int32{}
 	for i, k := range keys {
-		days[k.ID.Exec.Day()] = append(days[k.ID.Exec.Day()], int32(i)) //nolint:gosec // at most 100
+		days[k.ID.Exec.Day()] = append(days[k.ID.Exec.Day()], int32(i))
 	}
 	for day, indexes := range days {
 		err := s.InTx(ctx, API, "attempt_queues", func(ctx context.Context, t *Tx) error {

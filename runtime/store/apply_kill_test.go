@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,7 +155,7 @@ func requireSettings(t *testing.T, s *store.Store, state store.DeclaredState, wa
 		case *schema.TaskDefinition:
 			limit := ""
 			if v.ConcurrentExecLimit > 0 {
-				limit = fmt.Sprint(v.ConcurrentExecLimit)
+				limit = strconv.FormatInt(v.ConcurrentExecLimit, 10)
 			}
 			require.Contains(t, text, fmt.Sprintf("nf_def_flow: (%d,%d,%s,", o.NS, o.ObjectID, limit))
 		case *schema.Semaphore:

@@ -19,7 +19,7 @@ func dialer() *net.Dialer {
 			}
 			var set error
 			err := raw.Control(func(fd uintptr) {
-				set = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, 10_000) //nolint:gosec // a descriptor
+				set = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, 10_000)
 			})
 			if err != nil {
 				return err

@@ -31,11 +31,11 @@ var packers = sync.OnceValue(func() struct {
 } {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
 	if err != nil {
-		panic(err) // options are constant
+		panic(err) //nolint:forbidigo // options are constant
 	}
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxUnpacked))
 	if err != nil {
-		panic(err) // options are constant
+		panic(err) //nolint:forbidigo // options are constant
 	}
 	return struct {
 		enc *zstd.Encoder

@@ -119,9 +119,6 @@ func (c *column) time(v time.Time) {
 	c.i64(microsOf(v))
 }
 
-// forever writes the timestamp "infinity".
-func (c *column) forever() { c.i64(infinity) }
-
 const (
 	postgresEpoch = 946_684_800_000_000 // microseconds of Unix time at 2000-01-01
 	infinity      = int64(^uint64(0) >> 1)

@@ -145,7 +145,7 @@ func (w *Writes) Disarm(id execution.ID, d execution.Disarmed) {
 	t.cols[last].i16(what)
 }
 
-// Header stores the header of a new execution.
+// Start stores the header of a new execution.
 func (w *Writes) Start(h execution.Header) {
 	t := w.execs
 	t.id(h.ID)

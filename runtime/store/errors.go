@@ -9,8 +9,7 @@ import (
 
 // Code gives the SQLSTATE in an error, "" where the server said none.
 func Code(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
 	}
 	return ""
@@ -18,8 +17,7 @@ func Code(err error) string {
 
 // Constraint gives the name of the constraint or unique index that an error of class 23 names, else "".
 func Constraint(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.ConstraintName
 	}
 	return ""
@@ -45,8 +43,8 @@ func Away(err error) bool {
 	if err == nil {
 		return false
 	}
-	switch code := Code(err); {
-	case code == "":
+	switch code := Code(err); code {
+	case "":
 		var connect *pgconn.ConnectError
 		return errors.As(err, &connect) || errors.Is(err, errBroken) || pgconn.SafeToRetry(err)
 	default:

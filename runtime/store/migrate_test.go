@@ -12,11 +12,6 @@ import (
 	"nf/runtime/store/storetest"
 )
 
-func openEmpty(t *testing.T) *store.Store {
-	t.Helper()
-	return storetest.Open(t, storetest.Empty(t))
-}
-
 func TestMigrateMakesTheSchemaOnceWhoeverRuns(t *testing.T) {
 	t.Parallel()
 	url := storetest.Empty(t)

@@ -115,7 +115,7 @@ func compareLeases(a, b LeaseKey) int {
 func (t *Tx) endLocks(ctx context.Context, moves []Move) (free []Move, err error) {
 	n, ns, id := newColumn(pgtype.Int4OID), newColumn(pgtype.Int4OID), newColumn(pgtype.UUIDOID)
 	for i, m := range moves {
-		n.i32(int32(i)) //nolint:gosec // at most MaxMoved
+		n.i32(int32(i))
 		ns.i32(m.NS)
 		id.uuid(m.Exec)
 	}
@@ -131,7 +131,7 @@ func (t *Tx) lockLeases(ctx context.Context, how How, moves []Move, now time.Tim
 	n, ns, id := newColumn(pgtype.Int4OID), newColumn(pgtype.Int4OID), newColumn(pgtype.UUIDOID)
 	no, fence := newColumn(pgtype.Int4OID), newColumn(pgtype.Int8OID)
 	for i, m := range moves {
-		n.i32(int32(i)) //nolint:gosec // at most MaxMoved
+		n.i32(int32(i))
 		ns.i32(m.NS)
 		id.uuid(m.Exec)
 		no.i32(m.TaskNo)
@@ -242,7 +242,7 @@ func leaseColumns(keys []LeaseKey) (n, ns, id, no, fence *column) {
 	n, ns, id = newColumn(pgtype.Int4OID), newColumn(pgtype.Int4OID), newColumn(pgtype.UUIDOID)
 	no, fence = newColumn(pgtype.Int4OID), newColumn(pgtype.Int8OID)
 	for i, k := range keys {
-		n.i32(int32(i)) //nolint:gosec // batches are small
+		n.i32(int32(i))
 		ns.i32(k.NS)
 		id.uuid(k.Exec)
 		no.i32(k.TaskNo)

@@ -45,8 +45,7 @@ func (s *Store) RegisterRunner(ctx context.Context, r RunnerStart) (no int32, no
 		}
 		return each(rows, read)
 	})
-	var unknown *CommitUnknownError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*CommitUnknownError](err); ok {
 		no = 0
 		if err = s.InTx(ctx, Ctl, "runner_register", find); err == nil && no == 0 {
 			err = unknown

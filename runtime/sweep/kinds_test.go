@@ -380,7 +380,7 @@ func TestFC_124_CallThatKillsItsProcessIsDeliveredFiveTimes(t *testing.T) {
 	forever := make(chan struct{})
 	defer close(forever)
 	deadly := workertest.HTTP(func(_ context.Context, call systemtasks.Call) systemtasks.Outcome {
-		began <- int32(call.Attempt) //nolint:gosec // small
+		began <- int32(call.Attempt)
 		<-forever
 		return systemtasks.Released{Sent: true}
 	})

@@ -99,7 +99,7 @@ func (g *FleetGauges) fleet() (Fleet, bool) {
 	if !g.at.IsZero() && now.Sub(g.at) < time.Second && now.Sub(g.at) >= 0 {
 		return g.last, g.ok
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) //nolint:contextcheck // a scrape hands none over
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) //nolint:forbidigo // a scrape hands none over
 	defer cancel()
 	f, err := g.read(ctx)
 	g.at, g.last, g.ok = now, f, err == nil

@@ -277,7 +277,7 @@ func TestDefaultsOfSchemaAndGoAgree(t *testing.T) {
 			require.Equal(t, string(schema.Canonical(plain)), string(schema.Canonical(decodeSpec(t, p.kind, doc))), about)
 		}
 		// What Go shows is in the schema.
-		shown := any(full)
+		shown := full
 		for range p.path {
 			switch in := shown.(type) {
 			case []any:

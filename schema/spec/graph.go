@@ -381,13 +381,13 @@ func (g *graph) growth() int {
 
 func (g *graph) next(counts []int) []int {
 	keys, items := map[string][]int{}, map[int][]int{}
-	any := make([]int, len(g.nodes)) // what every key or item may get
+	everywhere := make([]int, len(g.nodes)) // what every key or item may get
 	for id, n := range counts {
 		if n == 0 {
 			continue
 		}
 		for _, e := range g.nodes[id].children {
-			into := any
+			into := everywhere
 			switch e.place {
 			case property:
 				into = row(keys, e.key, len(g.nodes))
@@ -398,15 +398,15 @@ func (g *graph) next(counts []int) []int {
 			into[e.to] = min(saturated, into[e.to]+n)
 		}
 	}
-	next := slices.Clone(any)
+	next := slices.Clone(everywhere)
 	for _, one := range keys {
 		for id, n := range one {
-			next[id] = max(next[id], min(saturated, any[id]+n))
+			next[id] = max(next[id], min(saturated, everywhere[id]+n))
 		}
 	}
 	for _, one := range items {
 		for id, n := range one {
-			next[id] = max(next[id], min(saturated, any[id]+n))
+			next[id] = max(next[id], min(saturated, everywhere[id]+n))
 		}
 	}
 	return next

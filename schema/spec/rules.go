@@ -59,8 +59,7 @@ func embeddedSchema(spec map[string]any, key string) diag.List {
 	}
 	if _, err := CompileUser(doc); err != nil {
 		d := diag.Newf("NF2113", "/spec/"+key, "%s: %v", key, err)
-		var at *SchemaError
-		if errors.As(err, &at) {
+		if at, ok := errors.AsType[*SchemaError](err); ok {
 			if _, ok := lookup(doc, plainTokens(at.Pointer)); ok {
 				d = diag.Newf("NF2113", "/spec/"+key+at.Pointer, "%s: %s", key, at.Message)
 			}

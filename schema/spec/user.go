@@ -85,8 +85,7 @@ func CompileUser(doc any) (*UserSchema, error) {
 }
 
 func decodeError(err error) error {
-	var problem *jsontext.Error
-	if errors.As(err, &problem) {
+	if problem, ok := errors.AsType[*jsontext.Error](err); ok {
 		return &SchemaError{Pointer: problem.Pointer, Message: problem.Message}
 	}
 	return &SchemaError{Message: err.Error()}

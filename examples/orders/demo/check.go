@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -154,7 +155,7 @@ func (c *checks) oneOrder(o *order, x *execution) {
 	c.that(x.Status == "COMPLETED", "it is COMPLETED, not %s", x.Status)
 	c.backOff(x)
 	c.that(x.last("price").Type == "GRPC" && x.status("price") == "COMPLETED", "the price came over gRPC")
-	c.that(fmt.Sprint(x.Output["totalCents"]) == fmt.Sprint(1290*o.quantity), "%d cost %d cents, not %v", o.quantity, 1290*o.quantity, x.Output["totalCents"])
+	c.that(fmt.Sprint(x.Output["totalCents"]) == strconv.Itoa(1290*o.quantity), "%d cost %d cents, not %v", o.quantity, 1290*o.quantity, x.Output["totalCents"])
 	courier, other := "book_courier", "use_post"
 	if o.shipping != "express" {
 		courier, other = other, courier

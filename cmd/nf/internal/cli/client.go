@@ -167,7 +167,7 @@ func (c *client) do(ctx context.Context, a ask, out any) error {
 // backOff is the wait before try+2: from 0.2 s, doubled up to 30 s, a fifth of it by chance; what the server asked for if that is more.
 func backOff(try int, asked time.Duration) time.Duration {
 	wait := min(200*time.Millisecond<<min(try, 8), maxBackOff)
-	wait -= time.Duration(rand.Int64N(int64(wait)/5 + 1)) //nolint:gosec // spreads load, guards nothing
+	wait -= time.Duration(rand.Int64N(int64(wait)/5 + 1))
 	return min(max(wait, asked), maxBackOff)
 }
 
@@ -224,8 +224,7 @@ func (c *client) once(ctx context.Context, a ask, body []byte, out any) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		var withURL *url.Error
-		if errors.As(err, &withURL) {
+		if withURL, ok := errors.AsType[*url.Error](err); ok {
 			err = withURL.Err // the URL is told by whoever prints it
 		}
 		return &awayError{cause: err}
@@ -303,8 +302,7 @@ func (e *awayError) Unwrap() error { return e.cause }
 
 // refusalOf gives the refusal in an error, or nil.
 func refusalOf(err error) *apiError {
-	var refusal *apiError
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*apiError](err); ok {
 		return refusal
 	}
 	return nil

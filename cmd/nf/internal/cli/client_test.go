@@ -39,8 +39,9 @@ func TestClientRepeatsWhatIsSafeAndNothingElse(t *testing.T) {
 	for _, safe := range []bool{true, false} {
 		var calls atomic.Int32
 		c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
-			require.Equal(t, "ada", r.Header.Get("X-Nf-Actor"))
-			require.Equal(t, "nfk_x", r.Header.Get("X-Api-Key"))
+			if r.Header.Get("X-Nf-Actor") != "ada" || r.Header.Get("X-Api-Key") != "nfk_x" {
+				t.Errorf("headers %v", r.Header)
+			}
 			if calls.Add(1) == 1 {
 				panic(http.ErrAbortHandler)
 			}

@@ -213,7 +213,7 @@ func tracked(ctx context.Context, project string) bool {
 	if _, _, found, err := snapshot.InGit(project); err != nil || !found {
 		return false
 	}
-	//nolint:gosec // all arguments are fixed
+
 	cmd := exec.CommandContext(ctx, "git", "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
 		"--no-optional-locks", "ls-files", "--error-unmatch", "--", ".nf/dev/state.json")
 	cmd.Dir = project

@@ -94,11 +94,11 @@ func (sh *shell) tellStarted(n named, s api.Started) error {
 
 // waitFor follows an execution to its end, shows it, and gives 3 unless it is COMPLETED.
 func (sh *shell) waitFor(c *client, n named) error {
-	x, err := sh.follow(c, n, "", nil)
-	if err != nil {
+	if _, err := sh.follow(c, n, "", nil); err != nil {
 		return sh.apiFailure(c, err)
 	}
-	if x, err = sh.readExecution(c, n, ""); err != nil {
+	x, err := sh.readExecution(c, n, "")
+	if err != nil {
 		return err
 	}
 	if err := sh.showExecution(c, n, x); err != nil {

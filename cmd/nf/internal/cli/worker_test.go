@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -248,7 +249,7 @@ func lost(t *testing.T, beat func(string) (int, any)) {
 	require.False(t, reported, "who lost the lease reports nothing")
 	text, err := os.ReadFile(out)
 	require.NoError(t, err)
-	for _, pid := range strings.Fields(string(text)) {
+	for pid := range strings.FieldsSeq(string(text)) {
 		var n int
 		_, err := fmt.Sscan(pid, &n)
 		require.NoError(t, err)
@@ -437,7 +438,7 @@ func TestLineLogSplitsCutsAndKeepsTheNewest(t *testing.T) {
 	lines, last = many.take()
 	require.False(t, last)
 	require.Len(t, lines, maxBatch)
-	require.Equal(t, fmt.Sprint(2*maxKept), lines[0].Message)
+	require.Equal(t, strconv.Itoa(2*maxKept), lines[0].Message)
 	require.LessOrEqual(t, len(many.end()), maxTail)
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,7 +69,7 @@ func (w *worker) startChild(t *leased) (*child, error) {
 	}
 	c := &child{dir: dir, root: root, stdout: limited{left: execution.MaxPayload}, log: newLineLog(), done: make(chan struct{})}
 	c.cmd = exec.Command(w.command[0], w.command[1:]...) //nolint:gosec,noctx // the operator's command; it outlives the worker's context on purpose
-	c.cmd.Env = append(w.environ[:len(w.environ):len(w.environ)],
+	c.cmd.Env = append(slices.Clip(w.environ),
 		"NF_TASK_ID="+t.TaskID, "NF_EXECUTION_ID="+t.ExecutionID, "NF_ATTEMPT="+strconv.Itoa(int(t.Attempt)), "NF_IDEMPOTENCY_KEY="+t.IdempotencyKey,
 		"NF_QUEUE="+t.Queue, "NF_TASK_REFERENCE="+t.TaskReferenceName, "NF_REPORT_FILE="+filepath.Join(dir, reportName))
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = bytes.NewReader(t.text), &c.stdout, c.log
@@ -90,7 +91,7 @@ func (w *worker) startChild(t *leased) (*child, error) {
 
 // wait waits for the command's end. When ctx ends first the whole group is told to end, and killed after a while; at once when alive has
 // ended. false: it was killed or told to end.
-func (c *child) wait(ctx context.Context, killAfter time.Duration, alive context.Context) bool {
+func (c *child) wait(ctx, alive context.Context, killAfter time.Duration) bool {
 	select {
 	case <-c.done:
 		return true

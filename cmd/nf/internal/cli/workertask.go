@@ -35,7 +35,7 @@ func (w *worker) perform(stop, alive context.Context, t *leased) {
 	shipped := make(chan struct{})
 	go func() { defer close(shipped); w.ship(h.ctx, t, child.log) }()
 
-	killed := !child.wait(h.ctx, w.killAfter, alive)
+	killed := !child.wait(h.ctx, alive, w.killAfter)
 	if killed || h.lost.Load() != nil {
 		w.tellEnd(t, child.took(), lostWhy(h.lost.Load()))
 		return

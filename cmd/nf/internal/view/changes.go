@@ -43,19 +43,20 @@ func event(x *api.Execution, t *api.Task, wide int) string {
 	if at == "" {
 		at = t.ScheduledAt
 	}
-	text := fmt.Sprintf("%9s  %s  %s%s", since(x.StartedAt, at), pad(nameOf(t), wide), shownStatus(t), Tries(t))
+	var text strings.Builder
+	fmt.Fprintf(&text, "%9s  %s  %s%s", since(x.StartedAt, at), pad(nameOf(t), wide), shownStatus(t), Tries(t))
 	for _, more := range []string{Why(t), held(t)} {
 		if more != "" {
-			text += "  " + more
+			text.WriteString("  " + more)
 		}
 	}
 	switch {
 	case t.Delay != nil:
-		text += "  " + delayText(t.Delay)
+		text.WriteString("  " + delayText(t.Delay))
 	case t.Delayed:
-		text += "  due " + since(x.StartedAt, t.DueAt)
+		text.WriteString("  due " + since(x.StartedAt, t.DueAt))
 	}
-	return text
+	return text.String()
 }
 
 func since(start, at string) string {

@@ -16,7 +16,7 @@ import (
 func order() (*api.Execution, view.Outline) {
 	at := func(s string) string { return "2026-01-31T12:00:" + s + "Z" }
 	task := func(ref, kind, status string, attempt int32) api.Task {
-		return api.Task{TaskID: ref + string(rune('0'+attempt)), Ref: ref, Iteration: "0", Attempt: attempt, MaxAttempts: 1, Delivery: 1, Type: kind, Status: status, ScheduledAt: at("00.000")}
+		return api.Task{TaskID: ref + string('0'+attempt), Ref: ref, Iteration: "0", Attempt: attempt, MaxAttempts: 1, Delivery: 1, Type: kind, Status: status, ScheduledAt: at("00.000")}
 	}
 	first := task("reserve", "HTTP", "FAILED", 1)
 	first.MaxAttempts, first.LeasedAt, first.EndedAt = 3, at("00.000"), at("00.050")

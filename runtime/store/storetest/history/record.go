@@ -101,8 +101,10 @@ func (h *History) readRows(ctx context.Context, c *pgx.Conn) error {
 	}
 	var r Row
 	var visible, leased, next *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&r.Execution, &r.TaskNo, &r.Attempt, &r.Seq, &r.Fence, &r.Kind, &r.Status, &r.Absorbed, &r.DefID, &r.Deliveries, &r.Cause,
-		&r.ScheduledAt, &visible, &leased, &r.EndedAt, &next, &r.PolicyMs, &r.MinimumMs}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{
+		&r.Execution, &r.TaskNo, &r.Attempt, &r.Seq, &r.Fence, &r.Kind, &r.Status, &r.Absorbed, &r.DefID, &r.Deliveries, &r.Cause,
+		&r.ScheduledAt, &visible, &leased, &r.EndedAt, &next, &r.PolicyMs, &r.MinimumMs,
+	}, func() error {
 		r.VisibleAt, r.LeasedAt, r.NextAt = instant(visible), instant(leased), instant(next)
 		h.Rows = append(h.Rows, r)
 		return nil
