@@ -241,7 +241,7 @@ func TestFC_137_NoPathTakesASecondConnection(t *testing.T) {
 	opt := workertest.Options{Tasks: []systemtasks.Task{workertest.HTTP(workertest.Done)}, Store: n.watch}
 	objects := append(rivalObjects(3), enginetest.Workflow("http", call("a", "", nil), enginetest.Wait("w", json.Number("0.01")), call("b", "", nil)))
 	s := workertest.New(t, opt, objects...)
-	r := &rivals{t: t, caps: 3, procs: []*workertest.Stack{s, s}}
+	r := &rivals{t: t, caps: 3, sweep: true, procs: []*workertest.Stack{s, s}}
 	for range 3 {
 		require.Equal(t, "COMPLETED", s.Await(s.Start("http", "")).Status)
 		for name, path := range r.paths() {
