@@ -264,7 +264,7 @@ func TestBackendsKilledWhileExecutionsRun(t *testing.T) {
 	var wg sync.WaitGroup
 	kills := 0
 	wg.Go(func() {
-		tick := time.NewTicker(30 * time.Millisecond)
+		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
@@ -281,7 +281,7 @@ func TestBackendsKilledWhileExecutionsRun(t *testing.T) {
 			}
 		}
 	})
-	for i := range 12 {
+	for i := range 25 {
 		x := p.work(p.start("full", fmt.Sprintf("k%d", i)), "q")
 		require.Equal(t, "COMPLETED", x.Status)
 		require.Len(t, enginetest.Attempts(x, "b"), 2)
