@@ -141,7 +141,7 @@ func (p *process) terminate(id execution.ID) {
 
 // work leases and ends what is ready until the execution has ended. Task b fails the first time.
 func (p *process) work(id execution.ID, definition string) *engine.Execution {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
 		for _, l := range p.w.Claim(definition, 10) {
 			var what engine.What = enginetest.Completed(`{"v":1}`)
@@ -262,9 +262,10 @@ func TestBackendsKilledWhileExecutionsRun(t *testing.T) {
 	p.here = w.Beside(enginetest.Options{AppName: t.Name() + "/engine"})
 	ctx, stop := context.WithCancel(t.Context()) // the kills begin once the process is up
 	var wg sync.WaitGroup
+	t.Cleanup(func() { stop(); wg.Wait() }) // before the connection is closed
 	kills := 0
 	wg.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond)
+		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
