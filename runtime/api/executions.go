@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"nf/runtime/engine"
 	"nf/runtime/execution"
+	"nf/runtime/store"
 )
 
 // Execution is an execution on the wire (contract 4.2). What is absent is left out.
@@ -217,6 +219,9 @@ func (c *call) listExecutions() (any, error) {
 	}
 	r.Limit++ // one more says whether there is a next page
 	found, err := c.s.Engine.List(c.Context(), r)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound("workflow %q does not exist in namespace %q%s", cut(r.Workflow, 255), c.ns, nearest(r.Workflow, c.workflows()))
+	}
 	if err != nil {
 		return nil, err
 	}

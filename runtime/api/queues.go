@@ -306,3 +306,14 @@ func (c *call) revision(o *registry.Object, text string) (any, error) {
 	}
 	return c.object(o, found[0].Spec, found[0].Number, found[0].Version, found[0].Digest), nil
 }
+
+// workflows names the workflows in force of the namespace.
+func (c *call) workflows() []string {
+	var names []string
+	for _, o := range c.s.Registry.Snapshot().Objects(schema.KindWorkflow, c.nsNo) {
+		if !o.Retired() {
+			names = append(names, o.Address.Name)
+		}
+	}
+	return names
+}

@@ -292,6 +292,8 @@ func (s *Server) classify(c *call, err error) *failure {
 		return &failure{code: codeUnavailable, message: "the database did not answer the commit; repeat with the same key or token", details: map[string]any{"outcome": "unknown"}}
 	case errors.Is(err, store.ErrNotFound):
 		return notFound("not found")
+	case c.Context().Err() != nil: // the client has gone: nobody reads the answer
+		return &failure{code: codeUnavailable, message: "the request was canceled"}
 	case store.Away(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		s.Log.Warn("database away", telemetry.KeyRequestID, c.requestID, telemetry.KeyRoute, c.route.path, telemetry.KeyError, err)
 		return &failure{code: codeUnavailable, message: "the database is away or busy; nothing was stored; try again", retryAfter: 1}

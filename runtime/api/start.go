@@ -40,7 +40,7 @@ func (c *call) start() (any, error) {
 	}
 	result := c.s.Engine.Start(c.Context(), []engine.StartRequest{request})[0]
 	if result.Err != nil {
-		return nil, startFailure(request, result.Err)
+		return nil, c.startFailure(request, result.Err)
 	}
 	if result.Created {
 		c.status = http.StatusCreated
@@ -60,13 +60,13 @@ func started(r engine.StartResult) Started {
 }
 
 // startFailure says why a start was refused.
-func startFailure(request engine.StartRequest, err error) error {
+func (c *call) startFailure(request engine.StartRequest, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		if request.Version > 0 {
 			return notFound("workflow %q has no version %d in namespace %q", cut(request.Workflow, 255), request.Version, request.Namespace)
 		}
-		return notFound("workflow %q does not exist in namespace %q; nf plan shows what the files declare", cut(request.Workflow, 255), request.Namespace)
+		return notFound("workflow %q does not exist in namespace %q%s", cut(request.Workflow, 255), request.Namespace, nearest(request.Workflow, c.workflows()))
 	case errors.Is(err, engine.ErrRetired):
 		return &failure{code: codeRetired, message: fmt.Sprintf("workflow %q is retired: its file is gone; running executions finish", request.Workflow)}
 	case errors.Is(err, engine.ErrSchemaViolation):
@@ -119,7 +119,7 @@ func (c *call) startBatch() (any, error) {
 	}
 	for j, r := range c.s.Engine.Start(c.Context(), requests) {
 		if r.Err != nil {
-			results[places[j]] = c.inBatch(startFailure(requests[j], r.Err))
+			results[places[j]] = c.inBatch(c.startFailure(requests[j], r.Err))
 			continue
 		}
 		results[places[j]] = started(r)

@@ -83,6 +83,9 @@ func (a *arranged) misnamed(commands []*cli.Command, rest []string) error {
 	}
 	line := strings.TrimSpace("nf " + strings.Join(a.path, " "))
 	err := usage("unknown command %q of %s", rest[0], line)
+	if line == "nf worker" {
+		return err.hinted("a command of yours goes behind two dashes: nf worker -- %s", strings.Join(rest, " "))
+	}
 	if near := diag.Nearest(rest[0], names); len(near) > 0 {
 		return err.hinted("did you mean %s %s?", line, near[0])
 	}

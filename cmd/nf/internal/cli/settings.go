@@ -286,6 +286,10 @@ func (s *settings) api(c *cli.Context) (address, key setting, err error) {
 		return address, key, usage("%s: %q is not an http or https URL", address.name, address.value)
 	}
 	if key.value == "" {
+		if address.from == fromBuiltIn {
+			return address, key, fail("no API: neither --url nor NF_URL is set, and no nf dev runs for this folder").
+				hinted("start one with: nf dev (or name its folder with -C); for a runner elsewhere set NF_URL and NF_API_KEY")
+		}
 		return address, key, usage("no API key for %s", address.value).
 			hinted("set NF_API_KEY (make a key with: nf keys create), or run the command where nf dev runs")
 	}

@@ -87,7 +87,7 @@ func (sh *shell) work() error {
 		sh.say("the API is away (%s); trying again until it is back", view.Safe(err.Error()))
 	}
 	w.c = &patient
-	sh.say("worker %s takes tasks of %s in namespace %s; one command at most %d times at once", view.Safe(w.id), view.Safe(strings.Join(w.queues, ", ")), view.Safe(w.ns), w.concurrency)
+	sh.say("worker %s takes tasks of %s in namespace %s; up to %d at once", view.Safe(w.id), view.Safe(strings.Join(w.queues, ", ")), view.Safe(w.ns), w.concurrency)
 	last := w.killAll
 	sh.lastly.Store(&last)
 	return sh.apiFailure(c, w.run(sh.ctx()))

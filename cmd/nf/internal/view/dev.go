@@ -9,7 +9,7 @@ func DevReady(url, workflow string) string {
 	}
 	line := func(command, what string) string { return fmt.Sprintf("    %-44s %s\n", command, what) }
 	return fmt.Sprintf("nf dev is up: %s   (reference: %s/v1/docs)\nIn another terminal, in this folder:\n", Safe(url), Safe(url)) +
-		line("nf start "+Safe(workflow)+" --wait", "start it and wait") +
+		line("nf start "+Safe(workflow)+" --input '{…}' --wait", "start it and wait") +
 		line("nf get EXECUTION --watch", "follow it") +
 		line("nf worker -- ./script", "do SIMPLE tasks") +
 		line("nf plan, nf apply", "after a change of the files") +
