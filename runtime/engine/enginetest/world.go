@@ -27,6 +27,9 @@ import (
 // Namespace is the namespace of everything a world declares.
 const Namespace = "default"
 
+// ErrDead is what the store answers in a process that a test has killed. No loop of such a process can fail the test.
+var ErrDead = errors.New("the process is dead")
+
 // World is a database with definitions, and an engine on it. Its methods fail the test on any surprise.
 type World struct {
 	T        testing.TB
@@ -118,7 +121,7 @@ func (w *World) Run(opt Options) {
 		}
 		stopped = true
 		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrDead) {
 			w.T.Errorf("engine: %v", err)
 		}
 	}

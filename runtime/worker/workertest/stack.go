@@ -117,8 +117,6 @@ func (s *Stack) engineOptions(t testing.TB) enginetest.Options {
 	}
 }
 
-var errDead = errors.New("the process is dead")
-
 func (s *Stack) hook(db *store.Store) {
 	if s.opt.Clock != nil {
 		s.opt.Clock.Attach(db)
@@ -129,7 +127,7 @@ func (s *Stack) hook(db *store.Store) {
 	before := db.Abort
 	db.Abort = func(tx, statement string) error {
 		if s.dead.Load() {
-			return errDead
+			return enginetest.ErrDead
 		}
 		if before != nil {
 			return before(tx, statement)
@@ -151,7 +149,7 @@ func (s *Stack) run() {
 	s.kill = cancel
 	loop := func(name string, run func(context.Context) error) {
 		s.done.Go(func() {
-			if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			if err := run(ctx); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, enginetest.ErrDead) {
 				s.T.Errorf("%s: %v", name, err)
 			}
 		})
