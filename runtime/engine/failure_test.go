@@ -64,7 +64,7 @@ func TestResultIsRecordedWhenItsEvaluationFailsAndDecidedLater(t *testing.T) {
 	storetest.CheckInvariants(t, w.URL)
 	b.on.Store(false)
 	b.due(t, w)
-	require.Eventually(t, func() bool { return len(w.Claim("work", 1)) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.Claim("work", 1)) == 1 }, 30*time.Second, 10*time.Millisecond)
 	require.JSONEq(t, `{"v":1}`, string(enginetest.Task(t, w.Get(id), "b").Input))
 }
 
@@ -85,7 +85,7 @@ func TestRecordedFailureIsRetriedByItsOwnPolicy(t *testing.T) {
 		require.Eventually(t, func() bool {
 			n, _ := marks(t, w)
 			return n == 0
-		}, 10*time.Second, 10*time.Millisecond, "attempt %d", attempt+1)
+		}, 30*time.Second, 10*time.Millisecond, "attempt %d", attempt+1)
 	}
 	x := w.Await(id)
 	require.Equal(t, "FAILED", x.Status)
@@ -108,12 +108,12 @@ func TestThirdFailedEvaluationEndsTheExecution(t *testing.T) {
 	for range 2 {
 		b.due(t, w)
 		before := b.calls.Load()
-		require.Eventually(t, func() bool { return b.calls.Load() > before || !w.Get(id).Open() }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return b.calls.Load() > before || !w.Get(id).Open() }, 30*time.Second, 5*time.Millisecond)
 		require.Eventually(t, func() bool {
 			var later bool
 			err := connect(t, w.URL).QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM nf_decide WHERE ns > 0 AND due_at < now())`).Scan(&later)
 			return err == nil && later
-		}, 10*time.Second, 10*time.Millisecond)
+		}, 30*time.Second, 10*time.Millisecond)
 	}
 	x := w.Await(id)
 	require.Equal(t, "FAILED", x.Status)
@@ -133,7 +133,7 @@ func TestStartWhoseEvaluationFailsIsEvaluatedLater(t *testing.T) {
 	require.Equal(t, "RUNNING", w.Get(id).Status)
 	b.on.Store(false)
 	b.due(t, w)
-	require.Eventually(t, func() bool { return len(w.Claim("work", 1)) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.Claim("work", 1)) == 1 }, 30*time.Second, 10*time.Millisecond)
 	require.JSONEq(t, `{"n":1}`, string(enginetest.Task(t, w.Get(id), "a").Input))
 }
 
@@ -152,7 +152,7 @@ func TestDeadlineWhoseEvaluationFailsIsFoundAgain(t *testing.T) {
 	require.Equal(t, int64(1), b.calls.Load())
 	require.Equal(t, "WAITING", enginetest.Task(t, w.Get(id), "w").Status)
 	b.on.Store(false)
-	require.Eventually(t, func() bool { return w.Due(id, "w").Answer == engine.Accepted }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return w.Due(id, "w").Answer == engine.Accepted }, 30*time.Second, 50*time.Millisecond)
 	require.Equal(t, "COMPLETED", w.Await(id).Status)
 }
 

@@ -79,7 +79,7 @@ func TestBG_35_EveryEndOfALeaseIsAnnounced(t *testing.T) {
 		l := w.ClaimOne("charge")
 		heard.take(at)
 		way.end(l)
-		require.Eventually(t, func() bool { return heard.take(at) == 1 }, 10*time.Second, time.Millisecond, way.name)
+		require.Eventually(t, func() bool { return heard.take(at) == 1 }, 30*time.Second, time.Millisecond, way.name)
 		if w.Get(id).Open() {
 			_, err := w.Engine.Terminate(t.Context(), id, "next", "ann")
 			require.NoError(t, err)

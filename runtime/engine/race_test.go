@@ -222,7 +222,7 @@ func TestBG_125_CompletionWhileTheRunIsLockedIsDecidedAtItsRelease(t *testing.T)
 			seen++
 		}
 		return seen > 3
-	}, 20*time.Second, 100*time.Millisecond)
+	}, 30*time.Second, 100*time.Millisecond)
 	others := w.Start("flow", "")
 	require.Len(t, w.Claim("work", 1), 1, "others go on meanwhile: %s", others.Exec)
 	require.NoError(t, tx.Rollback(t.Context()))

@@ -50,7 +50,7 @@ func TestPlaceFreedInAnotherProcessWakesAPoll(t *testing.T) {
 	w.Enqueue("b", 1)
 	here, _, _ := process(t, w)
 	there, n, _ := process(t, w)
-	require.Eventually(t, n.Proven, 10*time.Second, time.Millisecond)
+	require.Eventually(t, n.Proven, 30*time.Second, time.Millisecond)
 	require.Empty(t, n.Degraded())
 	first := lease(t, here, ask(w, 1, 0, "a"))
 	require.Len(t, first.Tasks, 1)
@@ -66,10 +66,10 @@ func TestWorkMadeInAnotherProcessWakesAPoll(t *testing.T) {
 	w := queuetest.New(t, queuetest.Definition("a", 0))
 	here, _, _ := process(t, w)
 	there, n, looks := process(t, w)
-	require.Eventually(t, n.Proven, 10*time.Second, time.Millisecond)
+	require.Eventually(t, n.Proven, 30*time.Second, time.Millisecond)
 	answer := leaseLater(t, there, ask(w, 1, 25*time.Second, "a"))
 	parked(t, w, there, 1)
-	require.Eventually(t, func() bool { return looks.Load() >= 6 }, 20*time.Second, 10*time.Millisecond) // backed off
+	require.Eventually(t, func() bool { return looks.Load() >= 6 }, 30*time.Second, 10*time.Millisecond) // backed off
 	w.Enqueue("a", 1)
 	start := time.Now()
 	here.Ready([]store.QueueAt{w.At("a")})
@@ -82,16 +82,16 @@ func TestListenerThatIsKilledComesBackAndPollingIsTheTruth(t *testing.T) {
 	t.Parallel()
 	w := queuetest.New(t, queuetest.Definition("a", 0))
 	q, n, _ := process(t, w)
-	require.Eventually(t, n.Proven, 10*time.Second, time.Millisecond)
+	require.Eventually(t, n.Proven, 30*time.Second, time.Millisecond)
 	kill := func() int {
 		return w.Count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND (query LIKE 'LISTEN%' OR query LIKE '%pg_notify($1%')`)
 	}
 	require.Positive(t, kill())
-	require.Eventually(t, func() bool { return n.Degraded() != "" }, 10*time.Second, time.Millisecond, "notify_degraded")
+	require.Eventually(t, func() bool { return n.Degraded() != "" }, 30*time.Second, time.Millisecond, "notify_degraded")
 	w.Enqueue("a", 1) // nobody announces it
 	require.Len(t, lease(t, q, ask(w, 1, 20*time.Second, "a")).Tasks, 1)
-	require.Eventually(t, n.Proven, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, n.Proven, 30*time.Second, 5*time.Millisecond)
 	require.Empty(t, n.Degraded())
 }
 

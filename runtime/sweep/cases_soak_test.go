@@ -48,3 +48,11 @@ func TestSoakFC_085_CapOfOneDrainsThoughWorkersDie(t *testing.T) {
 	}
 	require.Equal(t, many, count(t, s, `SELECT count(*) FROM nf_exec_closed WHERE status = 10`))
 }
+
+// A process that sweeps dies at every statement boundary of every transaction of a sweep, one after another: each thing that was due happens, once.
+func TestSoakBG_128_FC_094_SweepDiesAtEveryStatementBoundary(t *testing.T) {
+	f := newFleet(t)
+	for _, at := range f.boundaries() {
+		f.dies(at)
+	}
+}

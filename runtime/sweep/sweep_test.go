@@ -38,12 +38,12 @@ func one(name string, change ...func(*schema.TaskDefinition)) []schema.Object {
 func TestBG_16_ScheduleToStartFiresAtItsTime(t *testing.T) {
 	t.Parallel()
 	c := &workertest.Clock{}
-	s := workertest.New(t, still(c), one("charge", func(d *schema.TaskDefinition) { d.ScheduleToStartTimeout = 5000 })...)
+	s := workertest.New(t, still(c), one("charge", func(d *schema.TaskDefinition) { d.ScheduleToStartTimeout = 300_000 })...)
 	id := s.Start("w", "")
-	c.Advance(4 * time.Second)
+	c.Advance(4 * time.Minute)
 	pass(t, s)
 	require.True(t, s.Get(id).Open(), "never early")
-	c.Advance(time.Second)
+	c.Advance(time.Minute)
 	pass(t, s)
 	x := s.Await(id)
 	require.Equal(t, "TIMED_OUT", x.Status)
@@ -114,7 +114,7 @@ func TestBG_82_FC_163_EveryWaitEnds(t *testing.T) {
 
 func everyWaitEnds(t testing.TB, many int) {
 	c := &workertest.Clock{}
-	s := workertest.New(t, still(c), enginetest.Workflow("w", enginetest.Wait("a", "5s")))
+	s := workertest.New(t, still(c), enginetest.Workflow("w", enginetest.Wait("a", "20m")))
 	var ids []execution.ID
 	for range many / 50 {
 		var batch []engine.StartRequest
@@ -128,10 +128,10 @@ func everyWaitEnds(t testing.TB, many int) {
 	}
 	s.Shutdown()
 	other := s.Beside(still(c))
-	c.Advance(4 * time.Second)
+	c.Advance(10 * time.Minute)
 	pass(t, other)
 	require.True(t, other.Get(ids[0]).Open(), "never early")
-	c.Advance(60 * time.Second)
+	c.Advance(11 * time.Minute)
 	pass(t, other)
 	for _, id := range ids {
 		require.Equal(t, "COMPLETED", other.Await(id).Status)
@@ -156,15 +156,15 @@ func TestRetryComesDueAndKeepsItsPlace(t *testing.T) {
 func TestBG_121_NotOfferedBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	c := &workertest.Clock{}
-	s := workertest.New(t, still(c), one("charge", func(d *schema.TaskDefinition) { d.ResponseTimeout = 60_000 })...)
+	s := workertest.New(t, still(c), one("charge", func(d *schema.TaskDefinition) { d.ResponseTimeout = 6_000_000 })...)
 	s.Start("w", "")
 	first := s.Lease("charge", 1, 0).Tasks[0]
 	for range 59 {
-		c.Advance(time.Second)
+		c.Advance(100 * time.Second)
 		pass(t, s)
 		require.Empty(t, s.Lease("charge", 1, 0).Tasks)
 	}
-	c.Advance(time.Second)
+	c.Advance(100 * time.Second)
 	pass(t, s)
 	again := s.Lease("charge", 1, 0).Tasks
 	require.Len(t, again, 1)
@@ -245,12 +245,12 @@ func TestTimeoutDueTogetherWithALossWins(t *testing.T) {
 func TestBeatenLeaseIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	c := &workertest.Clock{}
-	s := workertest.New(t, still(c), one("charge", func(d *schema.TaskDefinition) { d.ResponseTimeout = 3000 })...)
+	s := workertest.New(t, still(c), one("charge", func(d *schema.TaskDefinition) { d.ResponseTimeout = 300_000 })...)
 	s.Start("w", "")
 	task := s.Lease("charge", 1, 0).Tasks[0]
 	for range 10 {
-		c.Advance(2 * time.Second)
-		ends, err := s.Store.Beats(t.Context(), []store.Beat{{LeaseKey: task.Key(), LeaseMs: 3000}})
+		c.Advance(200 * time.Second)
+		ends, err := s.Store.Beats(t.Context(), []store.Beat{{LeaseKey: task.Key(), LeaseMs: 300_000}})
 		require.NoError(t, err)
 		require.False(t, ends[0].IsZero())
 		pass(t, s)

@@ -22,7 +22,7 @@ func TestLongPollTakesItsTaskInTheTransactionThatMakesIt(t *testing.T) {
 		enginetest.Workflow("w", enginetest.Simple("a", "charge", map[string]schema.Value{"n": "${workflow.input.n}"})))
 	answer := make(chan queue.Answer, 1)
 	go func() { answer <- s.Lease("charge", 1, 25*time.Second) }()
-	require.Eventually(t, func() bool { return s.Queue.Waiting() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Queue.Waiting() == 1 }, 30*time.Second, time.Millisecond)
 	id := s.Start("w", `{"n": 7}`)
 	a := <-answer
 	require.Len(t, a.Tasks, 1)
@@ -44,5 +44,5 @@ func TestPoolTakesTheNextCallEagerly(t *testing.T) {
 	for range 20 {
 		require.Equal(t, "COMPLETED", s.Await(s.Start("w", "")).Status)
 	}
-	require.Eventually(t, func() bool { return s.Pool.Busy() == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Pool.Busy() == 0 }, 30*time.Second, time.Millisecond)
 }

@@ -127,7 +127,7 @@ func TestBulkheadGivesTheNextFreePlaceToAQueueThatHasNone(t *testing.T) {
 	}
 	require.Equal(t, 10, s.Pool.Busy(), "never more than ten times the places of a queue")
 	fast := s.Start("fast", "")
-	require.Eventually(t, func() bool { return s.Get(fast).Open() && len(entered) == 0 }, time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Get(fast).Open() && len(entered) == 0 }, 30*time.Second, 10*time.Millisecond)
 	release <- struct{}{} // one slow call answers
 	require.Equal(t, "fast", <-entered)
 	require.Equal(t, "COMPLETED", s.Await(fast).Status)
@@ -255,7 +255,7 @@ func TestBG_76_LongCallIsMadeOnce(t *testing.T) {
 	s := workertest.New(t, opt, enginetest.Workflow("w", call("a", "", map[string]schema.Value{"uri": server.URL, "timeoutMs": 600000})))
 	other := s.Beside(opt)
 	id := s.Start("w", "")
-	require.Eventually(t, func() bool { return hits.Load() == 1 }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return hits.Load() == 1 }, 30*time.Second, 5*time.Millisecond)
 	for range 3 * int(store.RunnerLease/(5*time.Second)) {
 		clock.Advance(5 * time.Second)
 		require.NoError(t, s.Runner.Beat(t.Context()))

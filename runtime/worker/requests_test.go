@@ -139,7 +139,7 @@ func handover(t *testing.T) (all, longest time.Duration) {
 	})}}
 	s := workertest.New(t, opt, enginetest.Definition("slow", func(d *schema.TaskDefinition) { d.ConcurrentExecLimit = 1 }), enginetest.Workflow("w", call("a", "slow", nil)))
 	other := s.Beside(opt)
-	require.Eventually(t, func() bool { return s.Notifier.Proven() && other.Notifier.Proven() }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Notifier.Proven() && other.Notifier.Proven() }, 30*time.Second, time.Millisecond)
 	var ids []execution.ID
 	for range 10 {
 		ids = append(ids, s.Start("w", ""))
@@ -200,7 +200,7 @@ func TestFC_088_AnswerHoldsNoMoreThanAsked(t *testing.T) {
 			answer <- a
 		}()
 		if round%2 == 0 {
-			require.Eventually(t, func() bool { return s.Queue.Waiting() == 1 }, 20*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return s.Queue.Waiting() == 1 }, 30*time.Second, time.Millisecond)
 		}
 		var batch []engine.StartRequest // of one transaction
 		for i := range 6 {
@@ -244,7 +244,7 @@ func TestBG_35_FreedPlaceWakesAPollOfAnotherProcess(t *testing.T) {
 		enginetest.Workflow("short", enginetest.Simple("a", "short", nil)),
 		&schema.Semaphore{Metadata: schema.Metadata{Name: "erp", Namespace: enginetest.Namespace}, Permits: 1})
 	there := here.Beside(opt)
-	require.Eventually(t, func() bool { return here.Notifier.Proven() && there.Notifier.Proven() }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return here.Notifier.Proven() && there.Notifier.Proven() }, 30*time.Second, time.Millisecond)
 	for _, way := range []struct {
 		name, definition string
 		free             func(queue.Task)
@@ -272,7 +272,7 @@ func TestBG_35_FreedPlaceWakesAPollOfAnotherProcess(t *testing.T) {
 			}
 			answer <- a
 		}()
-		require.Eventually(t, func() bool { return there.Queue.Waiting() == 1 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return there.Queue.Waiting() == 1 }, 30*time.Second, time.Millisecond)
 		freed := time.Now()
 		way.free(first[0])
 		a := <-answer

@@ -412,7 +412,8 @@ func TestTheTargetsLimitsHold(t *testing.T) {
 	}
 	begun := time.Now()
 	out := failed(t, newTask(t).Run(t.Context(), call(target(uri, nil), map[string]any{"path": "/slow", "timeoutMs": json.Number("1000")})))
-	require.InDelta(t, 1.0, time.Since(begun).Seconds(), 0.3, "BG-77: FAILED at 1 s")
+	require.GreaterOrEqual(t, time.Since(begun), time.Second, "BG-77: FAILED at 1 s")
+	require.Less(t, time.Since(begun), 20*time.Second, "BG-77: no other time-out ends it")
 	require.Equal(t, systemtasks.CauseCallTimeout, out.Cause)
 }
 

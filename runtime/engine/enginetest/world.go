@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,7 +101,7 @@ func (w *World) Run(opt Options) {
 	w.Registry, err = registry.Open(w.T.Context(), w.Store)
 	require.NoError(w.T, err)
 	w.NS, _ = w.Registry.Snapshot().Namespace(Namespace)
-	o := engine.Options{Store: w.Store, Registry: w.Registry, Log: slog.New(slog.NewTextHandler(w.T.Output(), nil))}
+	o := engine.Options{Store: w.Store, Registry: w.Registry, Log: Log(w.T)}
 	if opt.Engine != nil {
 		opt.Engine(&o)
 	}

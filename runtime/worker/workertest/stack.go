@@ -6,7 +6,6 @@ package workertest
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -139,11 +138,14 @@ func (s *Stack) hook(db *store.Store) {
 // Die makes the process do nothing with the database any more, from the next statement on, as kill -9 does.
 func (s *Stack) Die() { s.dead.Store(true) }
 
+// Dead says whether Die was called.
+func (s *Stack) Dead() bool { return s.dead.Load() }
+
 func (s *Stack) run() {
 	s.T.Helper()
 	s.Sweeper = sweep.New(sweep.Options{
 		Store: s.Store, Registry: s.Registry, Engine: s.Engine, Queue: s.Queue, Runner: s.Runner, Clock: s.clock, Guard: s.Guard,
-		Mine: s.Pool.Mine, Log: slog.New(slog.NewTextHandler(s.T.Output(), nil)),
+		Mine: s.Pool.Mine, Log: enginetest.Log(s.T),
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.T.Context()))
 	s.kill = cancel

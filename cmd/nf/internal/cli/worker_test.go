@@ -253,7 +253,7 @@ func lost(t *testing.T, beat func(string) (int, any)) {
 		var n int
 		_, err := fmt.Sscan(pid, &n)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return gone(n) }, 10*time.Second, 10*time.Millisecond, "process %d is left", n)
+		require.Eventually(t, func() bool { return gone(n) }, 30*time.Second, 10*time.Millisecond, "process %d is left", n)
 	}
 }
 
@@ -361,7 +361,7 @@ func TestWorkerDrains(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.run(ctx) }()
-	require.Eventually(t, func() bool { return exists(out) }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return exists(out) }, 30*time.Second, 5*time.Millisecond)
 	stop()
 	require.NoError(t, os.WriteFile(out+".go", nil, 0o600))
 	require.NoError(t, <-ended)
@@ -381,7 +381,7 @@ func TestWorkerKillsWhatDoesNotEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.run(ctx) }()
-	require.Eventually(t, func() bool { return exists(out) }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return exists(out) }, 30*time.Second, 5*time.Millisecond)
 	stop()
 	require.ErrorContains(t, <-ended, "were killed")
 	_, reported := d.reportOf("t1")
@@ -450,7 +450,7 @@ func TestWorkerKillsItsCommandsWhenItEndsAtOnce(t *testing.T) {
 	w := d.worker(`trap '' TERM; sleep 300 & echo $! >"$OUT.new"; mv "$OUT.new" "$OUT"; wait`, "OUT="+out)
 	ended := make(chan error, 1)
 	go func() { ended <- w.run(t.Context()) }()
-	require.Eventually(t, func() bool { return exists(out) }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return exists(out) }, 30*time.Second, 5*time.Millisecond)
 	w.killAll()
 	require.NoError(t, <-ended)
 	text, err := os.ReadFile(out)
@@ -458,5 +458,5 @@ func TestWorkerKillsItsCommandsWhenItEndsAtOnce(t *testing.T) {
 	var pid int
 	_, err = fmt.Sscan(string(text), &pid)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return gone(pid) }, 30*time.Second, 10*time.Millisecond)
 }
