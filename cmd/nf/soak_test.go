@@ -414,4 +414,28 @@ func (s *soak) report() {
 		s.kills, len(s.history.Starts), len(s.history.Executions), ends, len(s.history.Rows), deliveries, redelivered, len(s.history.Verdicts))
 	require.Len(s.t, s.history.Executions, soakExecutions)
 	require.Greater(s.t, ends[10], soakExecutions*8/10, "most executions complete")
+	s.failedForAReason()
+}
+
+// failedForAReason holds that an execution failed only because a call that may be made once lost its runner, or because a task used up its retries.
+func (s *soak) failedForAReason() {
+	reasons := map[string]string{}
+	for _, r := range s.history.Rows {
+		task := s.history.Tasks[r.TaskNo]
+		switch {
+		case r.Absorbed || r.Status != 20 && r.Status != 21 && r.Status != 22:
+		case task.AtMostOnce && r.Cause == "OUTCOME_UNKNOWN":
+			reasons[r.Execution] = "outcome unknown of " + task.Ref
+		case int64(r.Attempt) > int64(task.RetryCount):
+			reasons[r.Execution] = "retries used up of " + task.Ref
+		}
+	}
+	told := map[string]int{}
+	for _, x := range s.history.Executions {
+		if x.Status == 20 {
+			told[reasons[x.ID]]++
+		}
+	}
+	s.t.Logf("failed executions by reason: %v", told)
+	require.NotContains(s.t, told, "", "an execution failed without a reason")
 }

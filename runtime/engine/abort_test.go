@@ -76,6 +76,13 @@ func (tr *trap) hit(tx, statement string) error {
 	return errInjected
 }
 
+// set sets the trap anew.
+func (tr *trap) set(at point, h how) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.at, tr.how, tr.sprung = at, h, false
+}
+
 // process is one engine with a trap; a process that has crashed is followed by one without.
 type process struct {
 	t    *testing.T
@@ -216,41 +223,54 @@ var scenarios = []scenario{
 	}, "FAILED"},
 }
 
-// Every statement boundary of start, complete, decide and end, three ways: the transaction fails and the process lives, the process dies,
-// the answer to COMMIT is lost.
+// At every statement boundary of start, complete, decide and end, three ways: the transaction fails and the process lives, the answer to COMMIT is lost, and,
+// at some, the process dies. The soak lets it die at each.
 func TestBG_128_FC_094_AbortAtEveryStatementBoundary(t *testing.T) {
 	t.Parallel()
-	for _, s := range scenarios {
+	for i, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			w := abortWorld(t, "q")
-			p := newProcess(t, w, point{}, record)
-			require.Equal(t, s.want, s.run(p, "first").Status)
-			p.here.Stop()
-			points := p.trap.seen
-			require.NotEmpty(t, points)
-			t.Logf("%d points: %v", len(points), points)
-			sprung := 0
-			for i, at := range points {
-				ways := []how{fail, crash}
-				if at.statement == "commit" || at.statement == "committed" {
-					ways = []how{crash, unknown}
-				}
-				for _, h := range ways {
-					p := newProcess(t, w, at, h)
-					x := s.run(p, fmt.Sprintf("%d-%d", i, h))
-					require.Equal(t, s.want, x.Status, "%v %v", at, h)
-					p.here.Stop()
-					if p.trap.sprung {
-						sprung++
-					}
-				}
-				storetest.CheckInvariants(t, w.URL)
-				require.False(t, t.Failed(), "after %v", at)
-			}
-			require.GreaterOrEqual(t, sprung, 2*len(points)*9/10, "points that were reached again")
+			abortEverywhere(t, s, 6, i)
 		})
 	}
+}
+
+// abortEverywhere aborts a scenario at each boundary that it passes. The process dies at one of many boundaries, beginning with the given one.
+func abortEverywhere(t *testing.T, s scenario, one, of int) {
+	t.Helper()
+	w := abortWorld(t, "q")
+	p := newProcess(t, w, point{}, record)
+	require.Equal(t, s.want, s.run(p, "first").Status)
+	points := p.trap.seen
+	require.NotEmpty(t, points)
+	t.Logf("%d points: %v", len(points), points)
+	sprung, tries := 0, 0
+	try := func(p *process, i int, h how) {
+		x := s.run(p, fmt.Sprintf("%d-%d", i, h))
+		require.Equal(t, s.want, x.Status, "%v %v", points[i], h)
+		tries++
+		if p.trap.sprung {
+			sprung++
+		}
+	}
+	for i, at := range points {
+		h := fail
+		if at.statement == "commit" || at.statement == "committed" {
+			h = unknown
+		}
+		p.trap.set(at, h)
+		try(p, i, h)
+		if i%one == of%one {
+			dying := newProcess(t, w, at, crash)
+			try(dying, i, crash)
+			dying.here.Stop()
+			dying.here.Store.Close()
+		}
+		require.False(t, t.Failed(), "after %v", at)
+	}
+	p.here.Stop()
+	storetest.CheckInvariants(t, w.URL)
+	require.GreaterOrEqual(t, sprung, tries*9/10, "points that were reached again")
 }
 
 // Backends are killed at random while executions run; each runs to its end, once.

@@ -12,3 +12,10 @@ func TestSoakBG_100_JoinFiresWhenTheLastBranchesEndTogether(t *testing.T) { last
 
 // 200 pairs of branches that fail together.
 func TestSoakBG_04_BranchesThatFailTogetherAreRetried(t *testing.T) { failTogether(t, 200) }
+
+// The process dies at every statement boundary of start, complete, decide and end.
+func TestSoakBG_128_FC_094_DeathAtEveryStatementBoundary(t *testing.T) {
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) { abortEverywhere(t, s, 1, 0) })
+	}
+}
