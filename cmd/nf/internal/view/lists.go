@@ -87,6 +87,28 @@ func Semaphores(list []api.SemaphoreFigures) string {
 	return Table([]string{"SEMAPHORE", "PERMITS", "HELD"}, rows)
 }
 
+// LogHead names the attempt whose log follows: which of how many it is, and why it ended.
+func LogHead(t *api.Task, lines int) string {
+	tries := strings.TrimSpace(Tries(t))
+	if tries == "" && lines > 0 {
+		return ""
+	}
+	parts := []string{nameOf(t)}
+	if tries != "" {
+		parts = append(parts, tries)
+	}
+	if t.EndedAt != "" {
+		parts = append(parts, shownStatus(t))
+		if why := Why(t); why != "" {
+			parts = append(parts, why)
+		}
+		if lines == 0 {
+			parts = append(parts, "(logged nothing)")
+		}
+	}
+	return strings.Join(parts, "  ") + "\n"
+}
+
 // Log shows lines of a task log.
 func Log(lines []api.LogLine) string {
 	var b strings.Builder
