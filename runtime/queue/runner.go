@@ -30,6 +30,7 @@ type Runner struct {
 	beaten   time.Time // own clock: when the last good beat began
 	draining bool
 	outdated bool // the schema asks for a newer build: claim nothing
+	ended    bool // signed off: no beat, no new number
 	lost     chan struct{}
 	offset   time.Duration // database clock minus own
 }
@@ -116,8 +117,11 @@ func (r *Runner) Run(ctx context.Context) error {
 // Beat beats once. A runner that was declared dead announces the loss and registers anew.
 func (r *Runner) Beat(ctx context.Context) error {
 	r.mu.Lock()
-	no, draining := r.no, r.draining
+	no, draining, ended := r.no, r.draining, r.ended
 	r.mu.Unlock()
+	if ended {
+		return nil
+	}
 	began := r.clock.Now()
 	beat, err := r.store.BeatRunner(ctx, no, draining)
 	if err != nil {
@@ -140,4 +144,14 @@ func (r *Runner) Beat(ctx context.Context) error {
 		r.log.Warn("the schema asks for another build", telemetry.KeyRunner, no, "build", r.start.Build, "minBuild", beat.MinBuild)
 	}
 	return nil
+}
+
+// SignOff ends the number at once, where a process that just vanished would count as alive until its lease has run out. It comes last:
+// whatever is still leased under the number is given to others. The runner neither beats nor claims afterwards.
+func (r *Runner) SignOff(ctx context.Context) error {
+	r.mu.Lock()
+	no := r.no
+	r.ended, r.draining, r.beaten = true, true, time.Time{}
+	r.mu.Unlock()
+	return r.store.SignOffRunner(ctx, no)
 }

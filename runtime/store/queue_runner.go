@@ -79,6 +79,15 @@ func (s *Store) BeatRunner(ctx context.Context, no int32, draining bool) (b Runn
 	return b, err
 }
 
+// SignOffRunner declares a runner dead by its own word, at a clean end: at once, not when its lease runs out. What it still holds is
+// taken back as from any dead runner (S5c). One that is dead already stays so; no error.
+func (s *Store) SignOffRunner(ctx context.Context, no int32) error {
+	return s.InTx(ctx, Ctl, "runner_sign_off", func(ctx context.Context, tx *Tx) error {
+		_, err := tx.exec(ctx, "runner_sign_off", "", no)
+		return err
+	})
+}
+
 // Poll is what one worker did on one queue since the last flush.
 type Poll struct {
 	Queue     QueueAt

@@ -72,7 +72,8 @@ type RunnerState struct {
 	Build     int64
 	StartedAt time.Time
 	Alive     bool // it has beaten in time
-	Draining  bool
+	Draining  bool // it was told to stop
+	Ended     bool // it stopped, or was declared dead where it was not told to, in the last five minutes
 }
 
 // ObjectCount counts the objects of one kind that a project owns; "" counts unowned ones.

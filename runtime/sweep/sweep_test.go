@@ -365,6 +365,49 @@ func TestFC_118_FC_121_DeadRunnersWorkIsReclaimedByWhoeverSweeps(t *testing.T) {
 	require.Equal(t, int32(2), enginetest.Task(t, x, "a").Deliveries)
 }
 
+// A runner that signs off at its end is dead at once: others need not wait for its lease to run out, what it left is taken back, and the
+// number neither claims nor beats again.
+func TestRunnerThatSignsOffIsDeadAtOnce(t *testing.T) {
+	t.Parallel()
+	c := &workertest.Clock{}
+	began, forever := make(chan struct{}, 1), make(chan struct{})
+	defer close(forever)
+	stuck := workertest.HTTP(func(context.Context, systemtasks.Call) systemtasks.Outcome {
+		began <- struct{}{}
+		<-forever
+		return systemtasks.Released{Sent: true}
+	})
+	http := &schema.Task{Ref: "a", Type: schema.TypeHTTP, InputParameters: map[string]schema.Value{"uri": "http://example.test/"}}
+	s := workertest.New(t, workertest.Options{NoSweep: true, NoBeat: true, Clock: c, Tasks: []systemtasks.Task{stuck}}, enginetest.Workflow("w", http))
+	id := s.Start("w", "")
+	<-began
+	old := s.Runner.No()
+	require.NoError(t, s.Runner.SignOff(t.Context()))
+	require.NoError(t, s.Runner.SignOff(t.Context()), "twice is no harm")
+	_, _, claims := s.Runner.Claims()
+	require.False(t, claims)
+	require.False(t, s.Runner.Holds(old))
+	require.NoError(t, s.Runner.Beat(t.Context()))
+	require.Equal(t, old, s.Runner.No(), "no new number")
+	require.Equal(t, 1, count(t, s, `SELECT count(*) FROM nf_runner WHERE dead_at IS NOT NULL AND draining AND alive_until <= nf_now()`))
+
+	other := s.Beside(still(c))
+	status, err := other.Store.Status(t.Context())
+	require.NoError(t, err)
+	require.Len(t, status.Runners, 2)
+	require.True(t, status.Runners[0].Alive)
+	require.Equal(t, old, status.Runners[1].No)
+	require.False(t, status.Runners[1].Alive)
+	require.True(t, status.Runners[1].Ended)
+	require.Equal(t, int64(1), status.Fleet.RunnersAlive)
+
+	pass(t, other) // no time has passed
+	require.Equal(t, 0, count(t, s, `SELECT count(*) FROM nf_lease WHERE ns > 0`))
+	require.Equal(t, 1, count(t, s, `SELECT count(*) FROM nf_ready WHERE ns > 0 AND deliveries = 1 AND sub = 0`))
+	third := s.Beside(workertest.Options{NoSweep: true, NoBeat: true, Clock: c, Tasks: []systemtasks.Task{workertest.HTTP(workertest.Done)}})
+	require.Equal(t, "COMPLETED", third.Await(id).Status)
+}
+
 func count(t testing.TB, s *workertest.Stack, sql string) int {
 	t.Helper()
 	return storetest.Int(t, s.URL, sql)

@@ -25,9 +25,9 @@ SELECT n.name, o.name, s.permits,
  ORDER BY n.name, o.name;
 
 -- name: status_runners
--- Whose: nf status, health. Locks: none. Runners that are not known to be dead.
-SELECT runner_no, host, pid, version, build, started_at, alive_until >= nf_now(), draining
-  FROM nf_runner WHERE dead_at IS NULL ORDER BY runner_no;
+-- Whose: nf status. Locks: none. Runners that are not known to be dead, then those that ended in the last five minutes.
+SELECT runner_no, host, pid, version, build, started_at, dead_at IS NULL AND alive_until >= nf_now(), draining, dead_at IS NOT NULL
+  FROM nf_runner WHERE dead_at IS NULL OR dead_at > nf_now() - interval '5 min' ORDER BY dead_at IS NOT NULL, runner_no;
 
 -- name: status_objects
 -- Whose: nf status. Locks: none.

@@ -231,6 +231,11 @@ WITH u AS (
    WHERE runner_no = $1::int AND dead_at IS NULL RETURNING alive_until)
 SELECT nf_now(), (SELECT u.alive_until FROM u), i.min_build FROM nf_install i WHERE i.one;
 
+-- name: runner_sign_off
+-- Whose: S16, a clean end. Locks: the runner's own row. Dead from now on, as if it had not beaten: nothing is claimed under its number, and
+-- what is leased to it is anybody's to take back (S5c).
+UPDATE nf_runner SET dead_at = nf_now(), alive_until = least(alive_until, nf_now()), draining = true WHERE runner_no = $1::int AND dead_at IS NULL;
+
 -- name: poller_upsert
 -- Whose: S16, one statement a process every 10 s, in key order. Locks: the rows.
 INSERT INTO nf_poller AS p (ns, queue_id, worker, polled_at, polls, leased, throttled)

@@ -269,12 +269,24 @@ func (r *runner) run(ctx context.Context, started func(context.Context) error, q
 	support.end()
 	decide.end()
 	beat.end()
+	r.signOff(base)
 	for _, c := range r.closers {
 		if closed := c.Close(); closed != nil {
 			r.opt.log.Debug("closing", telemetry.KeyError, closed)
 		}
 	}
 	return err
+}
+
+// signOffFor is how long a database that is away may keep a process from ending; its lease runs out by itself then.
+const signOffFor = 2 * time.Second
+
+func (r *runner) signOff(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, signOffFor)
+	defer cancel()
+	if err := r.number.SignOff(ctx); err != nil {
+		r.opt.log.Warn("the runner could not sign off: it counts as alive until its lease runs out", telemetry.KeyRunner, r.number.No(), telemetry.KeyError, err)
+	}
 }
 
 // wait ends when the process is told to stop, a loop fails, or there is nothing left to do.

@@ -24,26 +24,36 @@ func Status(st *store.Status, database string) string {
 		b.WriteString(Table([]string{"PROJECT", "GENERATION", "SOURCE", "APPLIED BY", "OBJECTS"}, projects))
 	}
 	b.WriteString("\n")
-	runners := make([][]string, len(st.Runners))
+	runners, up := make([][]string, len(st.Runners)), false
 	for i, r := range st.Runners {
-		state := "alive"
-		switch {
-		case !r.Alive:
-			state = "silent"
-		case r.Draining:
-			state = "draining"
-		}
-		runners[i] = []string{strconv.Itoa(int(r.No)), r.Host, strconv.Itoa(int(r.PID)), r.Version, state}
+		up = up || !r.Ended
+		runners[i] = []string{strconv.Itoa(int(r.No)), r.Host, strconv.Itoa(int(r.PID)), r.Version, runnerState(r)}
 	}
-	if len(runners) == 0 {
-		b.WriteString("No runner: start one with nf run.\n")
-	} else {
+	if len(runners) > 0 {
 		b.WriteString(Table([]string{"RUNNER", "HOST", "PID", "VERSION", "STATE"}, runners))
+	}
+	if !up {
+		b.WriteString("No runner: start one with nf run.\n")
 	}
 	f := st.Fleet
 	fmt.Fprintf(&b, "\nexecutions %d running   tasks %d ready, %d leased, %d delayed   to decide %d   timers overdue %d\n",
 		f.Running, f.Ready, f.Leased, f.Delayed, f.Marks, f.TimersOverdue)
 	return b.String()
+}
+
+// runnerState says in a word what a runner does.
+func runnerState(r store.RunnerState) string {
+	switch {
+	case r.Ended && r.Draining:
+		return "stopped"
+	case r.Ended:
+		return "dead"
+	case !r.Alive:
+		return "silent"
+	case r.Draining:
+		return "draining"
+	}
+	return "alive"
 }
 
 // source8 names what is in force: a commit, or the content's digest.
@@ -104,6 +114,7 @@ type runnerForm struct {
 	StartedAt string `json:"started_at"`
 	Alive     bool   `json:"alive"`
 	Draining  bool   `json:"draining"`
+	State     string `json:"state"` // alive, draining, silent, stopped or dead
 }
 
 type fleetForm struct {
@@ -141,7 +152,7 @@ func StatusForm(st *store.Status) any {
 		out.Projects = append(out.Projects, form)
 	}
 	for _, r := range st.Runners {
-		out.Runners = append(out.Runners, runnerForm{r.No, r.Host, r.PID, r.Version, r.Build, r.StartedAt.UTC().Format(time.RFC3339), r.Alive, r.Draining})
+		out.Runners = append(out.Runners, runnerForm{r.No, r.Host, r.PID, r.Version, r.Build, r.StartedAt.UTC().Format(time.RFC3339), r.Alive, r.Draining, runnerState(r)})
 	}
 	return out
 }
