@@ -38,14 +38,14 @@ func fields(before, after schema.Object) []FieldChange {
 	if after != nil {
 		now, newMeta = formOf(after), after.Meta()
 	}
-	d.maps(at{"/metadata/labels", "metadata.labels"}, texts(oldMeta.Labels), texts(newMeta.Labels))
-	d.value(at{"/metadata/description", "metadata.description"}, orNil(oldMeta.Description), orNil(newMeta.Description))
-	d.before, d.after = old.written, now.written
+	d.maps(at{pointer: "/metadata/labels", path: "metadata.labels"}, texts(oldMeta.Labels), texts(newMeta.Labels))
+	d.value(at{pointer: "/metadata/description", path: "metadata.description"}, orNil(oldMeta.Description), orNil(newMeta.Description))
+	spec := at{pointer: "/spec", path: "spec", content: true, old: old.written, now: now.written}
 	if before == nil {
 		// of an added object only what its author wrote is worth showing
-		d.maps(at{"/spec", "spec"}, map[string]any{}, d.only(now.effective, now.written))
+		d.maps(spec, map[string]any{}, d.only(now.effective, now.written))
 	} else {
-		d.maps(at{"/spec", "spec"}, old.effective, now.effective)
+		d.maps(spec, old.effective, now.effective)
 	}
 	return d.out
 }
@@ -77,7 +77,11 @@ func orNil(s string) any {
 }
 
 // at is a place in a manifest, as a pointer and for people.
-type at struct{ pointer, path string }
+type at struct {
+	pointer, path string
+	content       bool // in the spec, where old and now hold what stands at the place in the written forms; nil: nothing, so a default
+	old, now      any
+}
 
 var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
@@ -86,41 +90,46 @@ func (a at) key(key string) at {
 	if !plainKey.MatchString(key) {
 		path = a.path + "[" + strconv.Quote(key) + "]"
 	}
-	return at{a.pointer + "/" + jsontext.EscapePointer(key), path}
+	return at{a.pointer + "/" + jsontext.EscapePointer(key), path, a.content, member(a.old, key), member(a.now, key)}
 }
 
-func (a at) item(i int, name string) at {
-	return at{a.pointer + "/" + strconv.Itoa(i), a.path + "[" + name + "]"}
+func member(v any, key string) any {
+	m, _ := v.(map[string]any)
+	return m[key]
+}
+
+// item is the place of an item that was the j-th and is the i-th. A place that it does not have is below 0.
+func (a at) item(j, i int, name string) at {
+	return at{a.pointer + "/" + strconv.Itoa(max(i, 0)), a.path + "[" + name + "]", a.content, element(a.old, j), element(a.now, i)}
+}
+
+func element(v any, i int) any {
+	if list, _ := v.([]any); i >= 0 && i < len(list) {
+		return list[i]
+	}
+	return nil
 }
 
 // differ gathers differences.
-type differ struct {
-	out           []FieldChange
-	before, after map[string]any // written forms of the specs
-}
+type differ struct{ out []FieldChange }
 
+// add notes a difference. A default that is there in one form only, because the other has no such field (timeoutMs of a call that now names a
+// Target, whose own counts), was neither written nor removed by anybody: it is none.
 func (d *differ) add(a at, op Op, before, after any) {
 	c := FieldChange{Pointer: a.pointer, Path: a.path, Op: op, Before: before, After: after}
 	if op == OpReplace || op == OpRemove {
-		c.BeforeDefault = d.defaulted(a, d.before)
+		c.BeforeDefault = a.content && a.old == nil && before != nil
 	}
 	if op == OpReplace || op == OpAdd {
-		c.AfterDefault = d.defaulted(a, d.after)
+		c.AfterDefault = a.content && a.now == nil && after != nil
+	}
+	if op == OpRemove && c.BeforeDefault || op == OpAdd && c.AfterDefault {
+		return
 	}
 	if sensitive(a.pointer, before) || sensitive(a.pointer, after) {
 		c.Sensitive, c.Before, c.After = true, nil, nil
 	}
 	d.out = append(d.out, c)
-}
-
-// defaulted says whether a top-level field of the spec is not written out.
-func (d *differ) defaulted(a at, written map[string]any) bool {
-	key, ok := strings.CutPrefix(a.pointer, "/spec/")
-	if !ok || written == nil || strings.Contains(key, "/") {
-		return false
-	}
-	_, has := written[key]
-	return !has
 }
 
 // value compares two values; nil stands for absent.
@@ -190,7 +199,7 @@ func (d *differ) lists(a at, before, after []any) {
 
 func (d *differ) byPlace(a at, before, after []any) {
 	for i := range max(len(before), len(after)) {
-		p := a.item(i, strconv.Itoa(i))
+		p := a.item(i, i, strconv.Itoa(i))
 		switch {
 		case i >= len(before):
 			d.add(p, OpAdd, nil, after[i])
@@ -212,12 +221,11 @@ func (d *differ) keyed(a at, before, after []any, oldRefs, newRefs []string) {
 	now := map[string]bool{}
 	for i, ref := range newRefs {
 		now[ref] = true
-		p := a.item(i, ref)
 		if j, had := old[ref]; had {
 			kept = append(kept, ref)
-			d.value(p, before[j], after[i])
+			d.value(a.item(j, i, ref), before[j], after[i])
 		} else {
-			d.add(p, OpAdd, nil, after[i])
+			d.add(a.item(-1, i, ref), OpAdd, nil, after[i])
 		}
 	}
 	var keptBefore []string
@@ -225,7 +233,9 @@ func (d *differ) keyed(a at, before, after []any, oldRefs, newRefs []string) {
 		if now[ref] {
 			keptBefore = append(keptBefore, ref)
 		} else {
-			d.add(a.item(i, ref), OpRemove, before[i], nil)
+			p := a.item(i, i, ref)
+			p.now = nil
+			d.add(p, OpRemove, before[i], nil)
 		}
 	}
 	if !slices.Equal(kept, keptBefore) {

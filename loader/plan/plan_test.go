@@ -438,3 +438,34 @@ func TestO07_OneOwnerWhateverProcess(t *testing.T) {
 	r.AppliedBy = "ci"
 	require.True(t, diff(t, r, semaphores(t, 1)...).Empty())
 }
+
+// A call that moves to a Target loses the default timeoutMs of calls by uri, since the Target's counts: nobody removed it. What was written
+// and is gone is shown, and defaults are named as such at any depth.
+func TestDefaultsOfOneFormOnlyAreNoChange(t *testing.T) {
+	t.Parallel()
+	call := func(inputs string) schema.Object {
+		return object(t, "Workflow/a/w", `{"tasks": [{"taskReferenceName": "x", "type": "SET_VARIABLE", "inputParameters": {"a": 1}},
+			{"taskReferenceName": "call", "type": "HTTP", "inputParameters": `+inputs+`}]}`)
+	}
+	fieldsOf := func(before, after schema.Object) []string {
+		t.Helper()
+		p := diff(t, registered("p", before), after)
+		require.Len(t, p.Changes, 1)
+		var out []string
+		for _, f := range p.Changes[0].Fields {
+			out = append(out, fmt.Sprintf("%s %s %v %v %v %v", f.Op, strings.TrimPrefix(f.Path, "spec.tasks[call].inputParameters."), f.Before, f.BeforeDefault, f.After, f.AfterDefault))
+		}
+		return out
+	}
+	uri, target := call(`{"uri": "https://x.example/a"}`), call(`{"target": "t"}`)
+	require.Equal(t, []string{"add target <nil> false t false", "remove uri https://x.example/a false <nil> false"}, fieldsOf(uri, target))
+	require.Equal(t, []string{"remove target t false <nil> false", "add uri <nil> false https://x.example/a false"}, fieldsOf(target, uri))
+	require.Equal(t, []string{"replace timeoutMs 30000 true 500 false"}, fieldsOf(uri, call(`{"uri": "https://x.example/a", "timeoutMs": 500}`)))
+	require.Equal(t, []string{"add target <nil> false t false", "remove timeoutMs 500 false <nil> false", "remove uri https://x.example/a false <nil> false"},
+		fieldsOf(call(`{"uri": "https://x.example/a", "timeoutMs": 500}`), target))
+
+	// a task that stands at another place is compared with itself
+	moved := object(t, "Workflow/a/w", `{"tasks": [{"taskReferenceName": "call", "type": "HTTP", "inputParameters": {"uri": "https://x.example/a", "method": "POST"}},
+		{"taskReferenceName": "x", "type": "SET_VARIABLE", "inputParameters": {"a": 1}}]}`)
+	require.Equal(t, []string{"replace method GET true POST false", "reorder spec.tasks [x call] false [call x] false"}, fieldsOf(uri, moved))
+}
