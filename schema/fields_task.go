@@ -67,6 +67,9 @@ func (t *Task) fields(c *codec) {
 	text(c, "description", &t.Description, "")
 	switch t.Type {
 	case TypeWait:
+		if t.Definition != "" && t.Timeout == 0 && c.mode == complete {
+			break // the definition's counts, and both may not be given
+		}
 		c.seconds("timeoutSeconds", &t.Timeout, 0)
 	case TypeSwitch:
 		text(c, "evaluatorType", &t.EvaluatorType, "value-param")
