@@ -300,6 +300,9 @@ func TestBackendsKilledWhileExecutionsRun(t *testing.T) {
 			if err == nil && killed {
 				kills++
 			}
+			if kills == 60 { // on a machine so slow that more come, nothing would get done
+				return
+			}
 		}
 	})
 	for i := range 25 {
