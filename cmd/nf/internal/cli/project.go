@@ -84,6 +84,14 @@ func (p *project) name() string {
 	return p.bundle.Project.Metadata.Name
 }
 
+// files counts the files that were checked: the manifests, and nf.yaml where there is one.
+func (p *project) files() int {
+	if _, there := p.bundle.Source(snapshot.ProjectFile); there {
+		return p.bundle.Files + 1
+	}
+	return p.bundle.Files
+}
+
 // input is the project's part of a plan. A project without any manifest is planned too: the guards of P9 judge it.
 func (p *project) input(env environ) plan.Input {
 	in := plan.Input{

@@ -51,7 +51,7 @@ func findingsText(c checked, list diag.List) string {
 
 // checkedOf gives what the load of a project found.
 func checkedOf(p *project, findings diag.List) checked {
-	return checked{findings: findings, files: p.bundle.Files, objects: p.bundle.Declared, source: p.bundle.Source}
+	return checked{findings: findings, files: p.files(), objects: p.bundle.Declared, source: p.bundle.Source}
 }
 
 // codeOfFindings gives the exit code that findings come to (contract 5.3).

@@ -31,7 +31,7 @@ func (sh *shell) validate() error {
 		if err != nil {
 			return err
 		}
-		all.files += p.bundle.Files
+		all.files += p.files()
 		all.objects += p.bundle.Declared
 		for _, f := range p.findings {
 			if !s.covers(f.File) {

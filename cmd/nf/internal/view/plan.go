@@ -13,11 +13,12 @@ import (
 
 var signs = map[plan.Action]string{plan.Add: "+", plan.Change: "~", plan.Retire: "-", plan.Unretire: "+"} //nolint:gochecknoglobals // a constant table
 
-// Plan draws a plan (design C7). applied says how long ago the base was applied; it is part of the head only.
+// Plan draws a plan (design C7). applied says how long ago the base was applied; it is part of the head only. The last line counts what stands
+// above it, namespaces that are made on the way included; in the JSON form they have a list of their own.
 func Plan(p *plan.Plan, applied string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "nf plan   project %s   env %s\n", Safe(p.Project), Safe(p.Environment))
-	fmt.Fprintf(&b, "desired   %s\n", desired(p.Source))
+	fmt.Fprintf(&b, "desired   %s\n", desired(p))
 	fmt.Fprintf(&b, "base      %s\n\n", base(p.Base, applied))
 	for _, ns := range p.Namespaces {
 		fmt.Fprintf(&b, "+ Namespace %s\n\n", Safe(ns))
@@ -37,7 +38,7 @@ func Plan(p *plan.Plan, applied string) string {
 		fmt.Fprintf(&b, "No changes: what is in force is what the files say. %d unchanged.\n", s.Unchanged)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "Plan: %d to add, %d to change, %d to retire, %d refused, %d unchanged.\n", s.Add, s.Change, s.Delete, s.Refused, s.Unchanged)
+	fmt.Fprintf(&b, "Plan: %d to add, %d to change, %d to retire, %d refused, %d unchanged.\n", s.Add+len(p.Namespaces), s.Change, s.Delete, s.Refused, s.Unchanged)
 	fmt.Fprintf(&b, "Risk: %s%s\n", p.Risk.Level, reasons(p.Risk.Reasons))
 	return b.String()
 }
@@ -53,10 +54,11 @@ func reasons(list []string) string {
 	return " (" + strings.Join(safe, "; ") + ")"
 }
 
-func desired(s plan.Source) string {
+func desired(p *plan.Plan) string {
+	s := p.Source
 	text := short(s.Commit)
 	if text == "" {
-		return "files " + short(strings.TrimPrefix(s.Digest, "sha256:"))
+		return content(p.SetDigest.String())
 	}
 	if s.Branch != "" {
 		text += " " + Safe(s.Branch)
@@ -72,8 +74,11 @@ func base(p plan.Base, applied string) string {
 		return "nothing applied yet"
 	}
 	text := fmt.Sprintf("generation %d", p.Generation)
-	if p.Commit != "" {
+	switch {
+	case p.Commit != "":
 		text += " = " + short(p.Commit)
+	case p.Digest != "":
+		text += " = " + content(p.Digest)
 	}
 	if applied != "" {
 		text += ", applied " + applied
@@ -83,6 +88,9 @@ func base(p plan.Base, applied string) string {
 	}
 	return text
 }
+
+// content names a set of objects by its digest, which is the same wherever it is shown: what was read, what is in force, nf status.
+func content(digest string) string { return "content " + short(strings.TrimPrefix(digest, "sha256:")) }
 
 func short(hash string) string { return hash[:min(len(hash), 8)] }
 

@@ -61,7 +61,7 @@ func source8(p store.Project) string {
 	if p.Commit != "" {
 		return short(p.Commit) + " " + p.Branch
 	}
-	return "files " + short(hex.EncodeToString(p.Digest))
+	return content(hex.EncodeToString(p.Digest))
 }
 
 func inForce(st *store.Status, project string) string {
