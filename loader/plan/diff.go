@@ -96,11 +96,11 @@ func (d *diffing) refuse(o schema.Object, reg *Object, digest schema.Digest, c O
 	case reg.Project == "":
 		return d.refusal(c, "NF6102", "",
 			fmt.Sprintf("%s exists and has no owner; an apply does not take it over", a),
-			"give the object in the files another name; taking it over needs nf adopt"), true
+			"give the object in the files another name: taking one over that has no owner is not possible yet"), true
 	case reg.Project != d.in.Project:
 		return d.refusal(c, "NF6101", "",
 			fmt.Sprintf("%s is owned by project %q, declared in %s:%d", a, reg.Project, reg.File, reg.Line),
-			fmt.Sprintf("give the object another name or namespace, or remove it from project %q and adopt it here", reg.Project)), true
+			fmt.Sprintf("give the object another name or namespace, or declare it in project %q only: an object cannot change its project yet, not even a retired one", reg.Project)), true
 	}
 	w, ok := o.(*schema.Workflow)
 	if !ok || w.Version == 0 {

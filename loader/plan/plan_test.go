@@ -258,9 +258,12 @@ func TestOthersObjects(t *testing.T) {
 	require.Equal(t, "new.yaml", p.Findings[0].File)
 	require.Equal(t, 10, p.Findings[0].Range.Start.Line)
 	require.Equal(t, 0, p.Summary.Delete, "what others own is never retired")
+	require.Equal(t, `give the object another name or namespace, or declare it in project "q" only: an object cannot change its project yet, not even a retired one`,
+		p.Refused[0].Hint, "no command that does not exist")
 
 	p = diff(t, registered("", mine), mine)
 	require.Equal(t, []string{"refused change Semaphore/x NF6102"}, lines(p))
+	require.NotContains(t, p.Refused[0].Hint, "adopt")
 	require.Equal(t, []string{"add Semaphore/a/x"}, lines(diff(t, plan.Registered{}, mine))[1:])
 }
 

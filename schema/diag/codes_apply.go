@@ -4,11 +4,11 @@ package diag
 var applyCodes = []Explanation{
 	{
 		Code: "NF6101", Title: "owned by another project", Rule: "owned-by-other-project", Level: Error,
-		Text: "The object in the database belongs to another project. It must be given up there before it can be declared here.",
+		Text: "The object in the database belongs to another project. An object cannot change its project yet, not even when it is retired there: declare it under another name or namespace here.",
 	},
 	{
 		Code: "NF6102", Title: "unowned object of this name", Rule: "unowned-object", Level: Error,
-		Text: "An object of this name was made outside the files. Take it over with `nf adopt`, or choose another name.",
+		Text: "An object of this name was made outside the files. It cannot be taken over yet: choose another name.",
 	},
 	{
 		Code: "NF6103", Title: "too many retirements", Rule: "too-many-retirements", Level: Error,
