@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,7 +58,7 @@ func TestScripts(t *testing.T) {
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"code": code, "port": port, "ready": ready, "live": live, "term": term, "state": state, "status": status, "keep": keep, "until": until,
+					"code": code, "port": port, "ready": ready, "live": live, "term": term, "state": state, "status": status, "keep": keep, "until": until, "detour": detour,
 					"sql": func(_ *testscript.TestScript, _ bool, args []string) { storetest.Exec(t, args[0], args[1]) },
 				},
 			})
@@ -160,6 +161,18 @@ func state(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("PID", strconv.Itoa(s.PID))
 	ts.Setenv("KEY", s.APIKey)
 	ts.Setenv("DEVDB", s.DatabaseURL)
+}
+
+// detour puts the URL of a database at the end of a link that is not there yet into a variable, and where the link must lead into DETOUR:
+// detour AWAY $DB … symlink detour -> $DETOUR.
+func detour(ts *testscript.TestScript, _ bool, args []string) {
+	u, err := url.Parse(args[1])
+	ts.Check(err)
+	query := u.Query()
+	ts.Setenv("DETOUR", query.Get("host"))
+	query.Set("host", ts.MkAbs("detour"))
+	u.RawQuery = query.Encode()
+	ts.Setenv(args[0], u.String())
 }
 
 // until runs a command until its output matches: until 'w1 +pack' nf worker list. For what a runner writes from time to time.

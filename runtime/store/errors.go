@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -58,4 +59,18 @@ var errBroken = errors.New("connection lost")
 // brokenCode says that the connection is of no more use (B8): read-only after a failover, shut down, connection errors.
 func brokenCode(code string) bool {
 	return code == "25006" || strings.HasPrefix(code, "57P0") || strings.HasPrefix(code, "08")
+}
+
+// Unreachable says that no server took the connection, or that it takes none for now (starting, shutting down, full, closed to
+// connections): later the same address may do.
+func Unreachable(err error) bool {
+	switch code := Code(err); {
+	case code == "":
+		_, connecting := errors.AsType[*pgconn.ConnectError](err)
+		return connecting
+	case strings.HasPrefix(code, "08") && code != "08P01":
+		return true
+	default:
+		return slices.Contains([]string{"57P01", "57P02", "57P03", "53300", "55000"}, code)
+	}
 }

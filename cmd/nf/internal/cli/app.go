@@ -189,6 +189,7 @@ func (sh *shell) app() *cli.App {
 			sh.semaphoreCommand(), sh.completionCommand(), sh.versionCommand(), sh.helpCommand(),
 		},
 	}
+	quietDefaults(app.Flags)
 	for _, c := range app.Commands {
 		finish(c)
 	}
@@ -203,8 +204,18 @@ func finish(c *cli.Command) {
 		c.Flags = append(c.Flags, missing(commonFlags(), c.Flags)...)
 	}
 	c.Flags = append(c.Flags, helpFlag())
+	quietDefaults(c.Flags)
 	for _, s := range c.Subcommands {
 		finish(s)
+	}
+}
+
+// quietDefaults keeps "(default: false)" out of the help: a flag is off unless it is given.
+func quietDefaults(flags []cli.Flag) {
+	for _, f := range flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = true
+		}
 	}
 }
 
@@ -262,8 +273,8 @@ func commonFlags() []cli.Flag {
 		&cli.StringFlag{Name: "log-format", Usage: "text or json", Category: category},
 		&cli.StringFlag{Name: "log-level", Usage: "debug, info, warn or error", Category: category},
 		&cli.BoolFlag{Name: "no-input", Usage: "never ask", Category: category},
-		&cli.DurationFlag{Name: "timeout", Usage: "give up after this long, such as 30s", Category: category},
-		&cli.IntFlag{Name: "parallel", Usage: "files at once", Category: category},
+		&cli.DurationFlag{Name: "timeout", Usage: "give up after this long, such as 30s", DefaultText: "never", Category: category},
+		&cli.IntFlag{Name: "parallel", Usage: "files at once", DefaultText: "one for each processor", Category: category},
 		&cli.StringFlag{Name: "url", Usage: "URL of a runner's API", Category: category},
 		&cli.StringFlag{Name: "database-url", Usage: "URL of the database", Category: category},
 	}

@@ -33,7 +33,7 @@ func (sh *shell) devCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "address of the API (" + defaultListen + ")"},
 			&cli.BoolFlag{Name: "reset", Usage: "begin with an empty database"},
-			&cli.BoolFlag{Name: "no-run", Usage: "the database only"},
+			&cli.BoolFlag{Name: "no-run", Usage: "the database only; needs no nf.yaml"},
 		},
 		Action: sh.action(0, 1, "at most one folder", sh.dev),
 	}
@@ -90,7 +90,7 @@ func (sh *shell) dev() error {
 	return d.run(address)
 }
 
-// devFolder gives the project's folder. Without an nf.yaml there is nothing to run.
+// devFolder gives the project's folder. Without an nf.yaml there is nothing to run; --no-run takes the folder as it is.
 func (sh *shell) devFolder() (string, error) {
 	start := sh.settings.workDir
 	if arg := sh.c.Args().First(); arg != "" {
@@ -103,6 +103,9 @@ func (sh *shell) devFolder() (string, error) {
 	}
 	if dir := findProject(start); dir != "" {
 		return dir, nil
+	}
+	if sh.c.Bool("no-run") {
+		return filepath.Abs(start) // a database needs no files
 	}
 	p, err := readProject(sh.ctx(), start, fromFiles)
 	if err != nil {
@@ -209,6 +212,7 @@ func (d *devProcess) run(address string) error {
 		if err := d.applyFiles(ctx, r.registry, d.opt.secrets); err != nil {
 			return err
 		}
+		r.warnSecrets(ctx)
 		state := pgdev.State{DatabaseURL: d.server.URL(), DataDir: d.server.Dir(), URL: front.url(), APIKey: key}
 		if err := d.folder.WriteState(state); err != nil {
 			return fail("state of nf dev: %w", err)

@@ -24,7 +24,7 @@ func (sh *shell) executionCommand() *cli.Command {
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "workflow", Usage: "only of this workflow"},
 					&cli.StringSliceFlag{Name: "status", Usage: "only with this status; repeatable"},
-					&cli.DurationFlag{Name: "since", Usage: "started within this long, such as 2h"},
+					&cli.DurationFlag{Name: "since", Usage: "started within this long, such as 2h", DefaultText: "ever"},
 					&cli.StringFlag{Name: "until", Usage: "started before this time (RFC 3339)"},
 					&cli.IntFlag{Name: "limit", Usage: "at most so many", Value: 50},
 					&cli.BoolFlag{Name: "all", Usage: "without a limit"},
@@ -135,7 +135,7 @@ func (sh *shell) terminateExecutions() error {
 		if err == nil {
 			err = c.do(sh.ctx(), ask{method: http.MethodPost, path: n.path("executions", n.name, "terminate"), body: map[string]string{"reason": sh.c.String("reason")}, safe: true}, &r)
 			if err != nil {
-				err = sh.elsewhere(c, n, err, func(ns string) string { return nsPath(ns, "executions", n.name) })
+				err = sh.notHere(c, n, err)
 			}
 		}
 		if err != nil {

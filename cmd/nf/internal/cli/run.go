@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -31,7 +32,7 @@ func (sh *shell) runCommand() *cli.Command {
 		Name: "run", Usage: "run workflows: the runner process with its API",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "address of the API (" + defaultListen + ")"},
-			&cli.IntFlag{Name: "executors", Usage: "calls at once of one target (20)"},
+			&cli.IntFlag{Name: "executors", Usage: "calls at once of one target", DefaultText: strconv.Itoa(workers.DefaultExecutors)},
 			&cli.BoolFlag{Name: "once", Usage: "end when nothing is ready, leased or due"},
 			&cli.StringSliceFlag{Name: "project-dir", Aliases: []string{"C"}, Usage: "folder of a project; repeatable"},
 		},
@@ -72,8 +73,9 @@ func (sh *shell) runRunner() error {
 	}
 	d.serve()
 	sh.tellDatabase(db)
-	s, err := store.Open(sh.ctx(), store.Config{URL: opt.database, MaxConns: opt.maxConns, AppName: "nf run " + opt.id})
-	if err != nil {
+	s, err := sh.awaitDatabase(d, opt)
+	if err != nil || s == nil {
+		d.close(sh.ctx())
 		return storeError(err)
 	}
 	defer s.Close()
@@ -97,6 +99,7 @@ func (sh *shell) runRunner() error {
 				return err
 			}
 		}
+		r.warnSecrets(ctx)
 		return nil
 	}, quiet))
 }
@@ -143,6 +146,35 @@ func runnerID() string {
 
 // lookAgain is how often a runner that is not ready looks whether the schema fits now.
 const lookAgain = 2 * time.Second
+
+// awaitDatabase opens the database, and while it cannot be reached waits, up but not ready: a runner that starts beside its database, or in the
+// middle of a failover, needs no supervisor. With --once there is nobody to wait for. What waiting does not mend (an address that is none, a wrong
+// password) ends the process. nil without an error: it was told to stop before.
+func (sh *shell) awaitDatabase(d *door, opt runnerOptions) (*store.Store, error) {
+	told := ""
+	for {
+		s, err := store.Open(sh.ctx(), store.Config{URL: opt.database, MaxConns: opt.maxConns, AppName: "nf run " + opt.id})
+		switch {
+		case err == nil:
+			if told != "" {
+				opt.log.Info("the database answers")
+			}
+			return s, nil
+		case sh.ctx().Err() != nil:
+			return nil, stopped(sh.ctx())
+		case !store.Unreachable(err) || sh.c.Bool("once"):
+			return nil, err
+		}
+		if told != err.Error() {
+			told = err.Error()
+			d.wait("the database cannot be reached: " + told)
+			opt.log.Warn("the database cannot be reached; looking again until it can", "every", lookAgain.String(), telemetry.KeyError, told)
+		}
+		if napFor(sh.ctx(), lookAgain) != nil {
+			return nil, stopped(sh.ctx())
+		}
+	}
+}
 
 // awaitSchema migrates if it may, and waits, up but not ready, while this build does not fit the schema (P4). A database of another environment ends
 // the process (P13). False: it was told to stop before.

@@ -156,7 +156,7 @@ func readSettings(c *cli.Context, env environ, lenient bool) (settings, error) {
 		return s, usage("%s is not a folder", dir.value)
 	}
 	s.projectDir = findProject(s.workDir)
-	s.live, s.liveErr = liveState(c.Context, s.projectDir)
+	s.live, s.liveErr = liveState(c.Context, s.folder()) // nf dev --no-run may live in a folder that is no project
 	return s, nil
 }
 

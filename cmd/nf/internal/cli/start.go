@@ -23,7 +23,7 @@ func (sh *shell) startCommand(name string) *cli.Command {
 		Name: name, Usage: "start an execution of a workflow", ArgsUsage: "WORKFLOW",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "input", Usage: "a JSON object, @FILE, or - for standard input ({})"},
-			&cli.Int64Flag{Name: "version", Usage: "version of the workflow (the newest in force)"},
+			&cli.Int64Flag{Name: "version", Usage: "version of the workflow", DefaultText: "the newest in force"},
 			&cli.StringFlag{Name: "key", Usage: "idempotency key: a repeated start with it gives the same execution"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end; 3 if it is not COMPLETED"},
 		},
@@ -67,7 +67,7 @@ func (sh *shell) start() error {
 	if !sh.c.Bool("wait") {
 		return sh.tellStarted(n, started)
 	}
-	sh.say("%s %s", verbOf(started), started.ExecutionID)
+	sh.say("%s %s; waiting for its end (Ctrl-C leaves it running; watch it with: nf get %s --watch)", verbOf(started), started.ExecutionID, started.ExecutionID)
 	return sh.waitFor(c, x)
 }
 
@@ -101,6 +101,7 @@ func (sh *shell) waitFor(c *client, n named) error {
 	if err != nil {
 		return err
 	}
+	sh.say("%s ended %s", x.ExecutionID, view.Safe(strings.TrimSpace(x.Status+" "+x.Cause)))
 	if err := sh.showExecution(c, n, x); err != nil {
 		return err
 	}

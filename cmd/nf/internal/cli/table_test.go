@@ -98,3 +98,27 @@ func TestTableOfVariablesIsTheContracts(t *testing.T) {
 	require.Equal(t, []string{"unknown variable NF_LISTN; did you mean NF_LISTEN?", "unknown variable NF_SEAL_KEY"}, env.unknownVariables())
 	require.NotContains(t, env, "NF_EMPTY", "an empty variable is unset")
 }
+
+// TestHelpShowsNoEmptyDefaults: a zero that stands for "none" says nothing to who reads the help.
+func TestHelpShowsNoEmptyDefaults(t *testing.T) {
+	t.Parallel()
+	sh := &shell{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, env: environ{}}
+	app := sh.app()
+	check := func(name string, flags []cli.Flag) {
+		for _, f := range flags {
+			for _, noise := range []string{"(default: 0)", "(default: 0s)", "(default: false)"} {
+				require.NotContains(t, f.String(), noise, name)
+			}
+		}
+	}
+	check("nf", app.Flags)
+	var walk func(prefix string, list []*cli.Command)
+	walk = func(prefix string, list []*cli.Command) {
+		for _, c := range list {
+			check(prefix+" "+c.Name, c.Flags)
+			walk(prefix+" "+c.Name, c.Subcommands)
+		}
+	}
+	walk("nf", app.Commands)
+	require.Contains(t, app.Command("run").Flags[1].String(), "(default: 20)")
+}
