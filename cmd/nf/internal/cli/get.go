@@ -86,7 +86,7 @@ func (sh *shell) readExecution(c *client, n named, include string) (*api.Executi
 	var x api.Execution
 	err := c.get(sh.ctx(), n.path("executions", n.name), url.Values{"include": {include}}, &x)
 	if err != nil {
-		return nil, sh.elsewhere(c, n, err, func(ns string) string { return nsPath(ns, "executions", n.name) })
+		return nil, sh.notHere(c, n, err)
 	}
 	return &x, nil
 }

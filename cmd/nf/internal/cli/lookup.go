@@ -40,13 +40,36 @@ func (sh *shell) elsewhere(c *client, n named, err error, probe func(ns string) 
 	}
 	out := &exitError{code: exitFailed, message: refusal.Error(), cause: err}
 	var found []string
-	for _, ns := range sh.readable(c) {
+	readable := sh.readable(c)
+	for _, ns := range readable {
 		if ns != n.ns && c.get(sh.ctx(), probe(ns), nil, nil) == nil {
 			found = append(found, ns+"/"+n.name)
 		}
 	}
-	if len(found) > 0 {
+	switch {
+	case len(found) > 0:
 		return out.hinted("did you mean %s?", strings.Join(found, " or "))
+	case len(readable) > 0 && !slices.Contains(readable, n.ns):
+		return out.hinted("there is no namespace %s for this key; it has: %s", n.ns, strings.Join(readable, ", "))
+	}
+	return out
+}
+
+// notHere is elsewhere for an execution: its id is unique, so another namespace that has it is where it is.
+func (sh *shell) notHere(c *client, n named, err error) error {
+	refusal := refusalOf(err)
+	if refusal == nil || refusal.status != http.StatusNotFound {
+		return sh.apiFailure(c, err)
+	}
+	out := &exitError{code: exitFailed, message: fmt.Sprintf("execution %s does not exist in namespace %s", n.name, n.ns), cause: err}
+	readable := sh.readable(c)
+	for _, ns := range readable {
+		if ns != n.ns && c.get(sh.ctx(), nsPath(ns, "executions", n.name), url.Values{"include": {""}}, nil) == nil {
+			return out.hinted("it is in namespace %s: leave the namespace out, or give -n %s", ns, ns)
+		}
+	}
+	if len(readable) > 0 && !slices.Contains(readable, n.ns) {
+		return out.hinted("there is no namespace %s for this key; it has: %s", n.ns, strings.Join(readable, ", "))
 	}
 	return out
 }

@@ -48,7 +48,7 @@ func (sh *shell) listTasks() error {
 	}
 	items, err := sh.readTasks(c, n, query)
 	if err != nil {
-		return sh.elsewhere(c, n, err, func(ns string) string { return nsPath(ns, "executions", n.name) })
+		return sh.notHere(c, n, err)
 	}
 	return show(sh, items, view.Tasks)
 }

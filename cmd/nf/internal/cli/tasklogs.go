@@ -68,7 +68,7 @@ func patienceOf(follow bool) time.Duration {
 func (r *logReader) look() (newest string, lines []attemptLine, ended bool, err error) {
 	tasks, err := r.sh.readTasks(r.c, r.n, url.Values{"limit": {"500"}})
 	if err != nil {
-		return "", nil, false, r.sh.elsewhere(r.c, r.n, err, func(ns string) string { return nsPath(ns, "executions", r.n.name) })
+		return "", nil, false, r.sh.notHere(r.c, r.n, err)
 	}
 	attempts := attemptsOf(tasks, r.task)
 	if len(attempts) == 0 {

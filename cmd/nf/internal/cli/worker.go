@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"nf/cmd/nf/internal/view"
 	"nf/runtime/api"
+	"nf/schema/diag"
 )
 
 const (
@@ -90,7 +92,35 @@ func (sh *shell) work() error {
 	sh.say("worker %s takes tasks of %s in namespace %s; up to %d at once", view.Safe(w.id), view.Safe(strings.Join(w.queues, ", ")), view.Safe(w.ns), w.concurrency)
 	last := w.killAll
 	sh.lastly.Store(&last)
-	return sh.apiFailure(c, w.run(sh.ctx()))
+	return sh.unknownQueue(w, w.run(sh.ctx()))
+}
+
+// unknownQueue explains a 404 of a lease call: which of the queues there is not, and which there are.
+func (sh *shell) unknownQueue(w *worker, err error) error {
+	once := *w.c
+	once.patience = shortPatience
+	w.c = &once
+	if refusal := refusalOf(err); refusal == nil || refusal.status != http.StatusNotFound || !slices.Contains(sh.readable(w.c), w.ns) {
+		return sh.apiFailure(w.c, err)
+	}
+	known, lookErr := w.knownQueues(sh.ctx())
+	if lookErr != nil {
+		return sh.apiFailure(w.c, err) // the key may not list them
+	}
+	for _, name := range w.queues {
+		if slices.Contains(known, name) {
+			continue
+		}
+		out := fail("namespace %s has no queue %q: no TaskDefinition of this name is used by a SIMPLE task in force", w.ns, name)
+		switch near := diag.Nearest(name, known); {
+		case len(known) == 0:
+			return out.hinted("it has no queue for workers at all; nf plan shows whether the files are in force")
+		case len(near) > 0:
+			return out.hinted("did you mean %s? It has: %s", near[0], strings.Join(known, ", "))
+		}
+		return out.hinted("it has: %s", strings.Join(known, ", "))
+	}
+	return sh.apiFailure(w.c, err)
 }
 
 func workerName() string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -159,6 +160,21 @@ type verdict struct {
 	RetryAfterMs *int64          `json:"retryAfterMs,omitempty"`
 }
 
+// shownReason is how much of a reason the worker's own line shows.
+const shownReason = 300
+
+// told is the verdict in a line, with the end of its reason: there is what went wrong.
+func (v *verdict) told() string {
+	reason := strings.Join(strings.Fields(v.Reason), " ")
+	if reason == "" || v.Status == statusCompleted {
+		return v.Status
+	}
+	if over := len(reason) - shownReason; over > 0 {
+		reason = "… " + strings.ToValidUTF8(reason[over:], "")
+	}
+	return v.Status + ": " + reason
+}
+
 type reportRequest struct {
 	LeaseToken string `json:"leaseToken"`
 	WorkerID   string `json:"workerId"`
@@ -176,7 +192,7 @@ func (w *worker) report(h *hold, t *leased, v verdict, took time.Duration) {
 		var away *awayError
 		switch {
 		case err == nil:
-			w.tellEnd(t, took, v.Status)
+			w.tellEnd(t, took, v.told())
 			return
 		case h.lost.Load() != nil:
 			w.tellEnd(t, took, lostWhy(h.lost.Load()))

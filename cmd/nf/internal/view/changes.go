@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +18,11 @@ func Changes(before, now *api.Execution) []string {
 			known[before.Tasks[i].TaskID] = before.Tasks[i]
 		}
 	}
-	var lines []string
+	type line struct {
+		at   string
+		text string
+	}
+	var found []line
 	wide := 0
 	for i := range now.Tasks {
 		wide = max(wide, len(nameOf(&now.Tasks[i])))
@@ -27,7 +33,14 @@ func Changes(before, now *api.Execution) []string {
 		if seen && old.Status == t.Status && old.Delivery == t.Delivery && old.Delayed == t.Delayed && old.Control == t.Control {
 			continue
 		}
-		lines = append(lines, event(now, t, wide))
+		found = append(found, line{eventAt(t), event(now, t, wide)})
+	}
+	// The tasks come in the order of their scheduling, and who joins late sees much at once: what happened first is told first. Times of the
+	// API have one form, so they compare as texts.
+	slices.SortStableFunc(found, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	lines := make([]string, 0, len(found)+1)
+	for _, l := range found {
+		lines = append(lines, l.text)
 	}
 	if now.EndedAt != "" && (before == nil || before.EndedAt == "") {
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("%9s  %s %s", since(now.StartedAt, now.EndedAt), now.Status, Safe(now.Cause)), " "))
@@ -35,16 +48,12 @@ func Changes(before, now *api.Execution) []string {
 	return lines
 }
 
+// eventAt is when an attempt came to be as it is.
+func eventAt(t *api.Task) string { return cmp.Or(t.EndedAt, t.LeasedAt, t.ScheduledAt) }
+
 func event(x *api.Execution, t *api.Task, wide int) string {
-	at := t.EndedAt
-	if at == "" {
-		at = t.LeasedAt
-	}
-	if at == "" {
-		at = t.ScheduledAt
-	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%9s  %s  %s%s", since(x.StartedAt, at), pad(nameOf(t), wide), shownStatus(t), Tries(t))
+	fmt.Fprintf(&text, "%9s  %s  %s%s", since(x.StartedAt, eventAt(t)), pad(nameOf(t), wide), shownStatus(t), Tries(t))
 	for _, more := range []string{Why(t), held(t)} {
 		if more != "" {
 			text.WriteString("  " + more)

@@ -41,7 +41,7 @@ func Execution(x *api.Execution, outline Outline) string {
 	}
 	line("cause", Safe(x.Cause))
 	line("failed", Safe(x.FailedTask))
-	line("reason", reasonLine(x.Reason, 4*longText))
+	line("reason", executionReason(x))
 	line("input", payload(x.Input))
 	line("output", payload(x.Output))
 	line("variables", payload(x.Variables))
@@ -49,6 +49,9 @@ func Execution(x *api.Execution, outline Outline) string {
 	t.draw(&b, t.roots, "  ")
 	if x.TasksTruncated {
 		b.WriteString("  … more tasks: nf task list " + x.ExecutionID + "\n")
+	}
+	if strings.Contains(b.String(), cutMark+"\n") {
+		fmt.Fprintf(&b, "  Texts that end in%s are cut: nf get %s -o json has them whole.\n", cutMark, x.ExecutionID)
 	}
 	return b.String()
 }
@@ -253,6 +256,9 @@ func Tries(a *api.Task) string {
 // Why says why an attempt ended as it did, in one line.
 func Why(a *api.Task) string {
 	reason := reasonLine(a.Reason, longText)
+	if a.Cause == string(execution.CauseHTTPStatus) {
+		reason = answerLine(a.Reason)
+	}
 	switch {
 	case reason == "":
 		return Safe(a.Cause)
@@ -265,6 +271,23 @@ func Why(a *api.Task) string {
 // reasonLine shows a reason, often the end of what a program printed, in one line.
 func reasonLine(text string, limit int) string {
 	return Safe(strings.ReplaceAll(cutText(strings.TrimSpace(text), limit), "\n", " ⏎ "))
+}
+
+// answerLine shows a reason that holds the beginning of an answer's body, which may be a page of HTML: enough to know it by. The body is in
+// the output.
+func answerLine(text string) string {
+	return Safe(cutText(strings.Join(strings.Fields(text), " "), answerText))
+}
+
+// answerText is how many bytes of such a reason are shown.
+const answerText = 200
+
+// executionReason shows why an execution ended. The failed task has the whole story below.
+func executionReason(x *api.Execution) string {
+	if strings.Contains(x.Reason, string(execution.CauseHTTPStatus)+": ") {
+		return answerLine(x.Reason)
+	}
+	return reasonLine(x.Reason, 4*longText)
 }
 
 func shownStatus(a *api.Task) string {

@@ -51,7 +51,7 @@ func TestExecutionIsATree(t *testing.T) {
   started   2026-01-31T12:00:00.000Z
   input     {"a":1}
   ├─ reserve      HTTP         FAILED  attempt 1 of 3  50ms
-  │     HTTP_STATUS: 503 ⏎ \u{1b}[31m::error::
+  │     HTTP_STATUS: 503 \u{1b}[31m::error::
   │     next attempt after 2s (policy 500ms, Retry-After asked for 2s)
   │                            COMPLETED  attempt 2 of 3  10ms
   │     → {"id":"r-1"}
@@ -97,6 +97,22 @@ func TestChangesTellOnlyWhatIsNew(t *testing.T) {
 	require.Regexp(t, `\+4.000s +TERMINATED`, lines[1])
 }
 
+// Who joins late sees what happened in the order in which it happened, however it was scheduled.
+func TestChangesAreInTheOrderOfTime(t *testing.T) {
+	t.Parallel()
+	at := func(s string) string { return "2026-01-31T12:00:" + s + "Z" }
+	x := &api.Execution{StartedAt: at("00.000"), Status: "RUNNING", Tasks: []api.Task{
+		{TaskID: "1", Ref: "slow", Status: "COMPLETED", ScheduledAt: at("00.000"), LeasedAt: at("00.100"), EndedAt: at("09.000")},
+		{TaskID: "2", Ref: "fast", Status: "COMPLETED", ScheduledAt: at("00.000"), LeasedAt: at("00.100"), EndedAt: at("01.000")},
+		{TaskID: "3", Ref: "next", Status: "IN_PROGRESS", ScheduledAt: at("01.000"), LeasedAt: at("02.000")},
+	}}
+	var order []string
+	for _, line := range view.Changes(nil, x) {
+		order = append(order, strings.Fields(line)[0]+" "+strings.Fields(line)[1])
+	}
+	require.Equal(t, []string{"+1.000s fast", "+2.000s next", "+9.000s slow"}, order)
+}
+
 // What a payload holds never reaches a terminal or a CI log as something that they act on, and stays the same JSON.
 func TestPayloadStaysTheSameJSON(t *testing.T) {
 	t.Parallel()
@@ -117,4 +133,26 @@ func TestPayloadStaysTheSameJSON(t *testing.T) {
 		require.NoError(t, json.Unmarshal(raw, &want))
 		require.Equal(t, want, back)
 	})
+}
+
+// A page of HTML in place of an answer is shown as one short line, with the way to all of it.
+func TestAnswersThatArePagesAreShownShort(t *testing.T) {
+	t.Parallel()
+	page := "<!DOCTYPE html>\n<html>\r\n\t<title>\x1b[31mNo</title>\n" + strings.Repeat("<p>not found</p>\n", 50)
+	body, err := json.Marshal(map[string]string{"body": page})
+	require.NoError(t, err)
+	reason := "404 Not Found from http://127.0.0.1:8080/x: " + page
+	x := &api.Execution{
+		ExecutionID: "01a2", Workflow: "w", Status: "FAILED", Reason: "call ended FAILED_WITH_TERMINAL_ERROR, HTTP_STATUS: " + reason,
+		Tasks: []api.Task{{TaskID: "1", Ref: "call", Type: "HTTP", Status: "FAILED_WITH_TERMINAL_ERROR", Cause: "HTTP_STATUS", Reason: reason, Output: body, Attempt: 1}},
+	}
+	text := view.Execution(x, view.Outline{})
+	require.Contains(t, text, `HTTP_STATUS: 404 Not Found from http://127.0.0.1:8080/x: <!DOCTYPE html> <html> <title>\u{1b}[31mNo</title> <p>not found</p>`)
+	require.NotContains(t, text, "⏎")
+	require.Contains(t, text, "nf get 01a2 -o json has them whole")
+	for line := range strings.SplitSeq(text, "\n") {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), 330, line)
+	}
+	x.Reason, x.Tasks[0].Reason, x.Tasks[0].Output = "short", "short", json.RawMessage(`{"body":"short"}`)
+	require.NotContains(t, view.Execution(x, view.Outline{}), "-o json")
 }

@@ -17,7 +17,7 @@ func Tasks(tasks []api.Task) string {
 	rows := make([][]string, len(tasks))
 	for i := range tasks {
 		t := &tasks[i]
-		rows[i] = []string{t.TaskID, t.Ref, strconv.Itoa(int(t.Attempt)), t.Type, shownStatus(t), t.Control, t.Cause, cutText(t.Reason, 80)}
+		rows[i] = []string{t.TaskID, t.Ref, strconv.Itoa(int(t.Attempt)), t.Type, shownStatus(t), t.Control, t.Cause, cutText(strings.TrimSpace(t.Reason), 80)}
 	}
 	return Table([]string{"TASK ID", "REFERENCE", "ATTEMPT", "TYPE", "STATUS", "CONTROL", "CAUSE", "REASON"}, rows)
 }

@@ -53,9 +53,12 @@ func compact(raw json.RawMessage) string {
 // longText is how many bytes of a text one line shows.
 const longText = 300
 
+// cutMark stands at the end of a text that was cut.
+const cutMark = " …"
+
 func cutText(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	return strings.ToValidUTF8(s[:limit], "") + " …"
+	return strings.ToValidUTF8(s[:limit], "") + cutMark
 }
