@@ -46,6 +46,7 @@ var table = []row{
 
 	{pkg: "loader/snapshot", may: "schema/diag", reason: "what cannot be read is a finding with a place"},
 	{pkg: "loader/source", pure: pure, may: "schema/diag"},
+	{pkg: "loader/format", pure: pure, may: "schema/diag loader/source", reason: "nf fmt works on the text of what the reader understands"},
 	{pkg: "loader/check", pure: pure, may: "schema schema/diag schema/expr schema/jsontext"},
 	{pkg: "loader/proto", may: "schema/diag loader/snapshot"},
 	{pkg: "loader/plan", pure: pure, may: "schema schema/diag schema/expr schema/jsontext", reason: "a retired object's users are found by their references"},
@@ -82,7 +83,7 @@ var table = []row{
 
 	{pkg: "cmd/nf", may: "cmd/nf/internal/cli"},
 	{pkg: "cmd/nf/internal/cli", may: anyOne},
-	{pkg: "cmd/nf/internal/view", may: "schema schema/diag loader/plan runtime/api runtime/execution runtime/store", reason: "shows the answers of the API and the status of the store in their own types"},
+	{pkg: "cmd/nf/internal/view", may: "schema schema/diag schema/spec loader/plan runtime/api runtime/execution runtime/store", reason: "shows the answers of the API and the status of the store in their own types"},
 	{pkg: "examples/orders/services", reason: "stands for other people's services: knows nothing of nf"},
 	{pkg: "examples/orders/demo", may: "examples/orders/services"},
 }
@@ -110,7 +111,7 @@ var dependencies = []owned{
 	{module: "github.com/prometheus/client_golang", by: "runtime/telemetry"},
 	{module: "github.com/urfave/cli/v2", by: "cmd/nf/internal/cli"},
 	{module: "github.com/mattn/go-isatty", by: "cmd/nf/internal/cli"},
-	{module: "github.com/mattn/go-isatty", by: "cmd/nf/internal/cli"},
+	{module: "github.com/aymanbagabas/go-udiff", by: "cmd/nf/internal/cli"},
 	{module: "golang.org/x/sync", by: anyOne, reason: "errgroup: a loop that ends ends its siblings; an extension of the standard library"},
 	{module: "github.com/stretchr/testify", by: "systemtasks/taskstest runtime/engine/enginetest runtime/queue/queuetest runtime/worker/workertest", reason: "packages for tests; elsewhere test files only"},
 }

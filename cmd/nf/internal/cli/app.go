@@ -186,7 +186,7 @@ func (sh *shell) app() *cli.App {
 		Commands: []*cli.Command{
 			sh.validateCommand(), sh.planCommand(), sh.applyCommand(), sh.statusCommand(), sh.dbCommand(), sh.keysCommand(), sh.devCommand(), sh.runCommand(),
 			sh.startCommand("start"), sh.getCommand("get"), sh.executionCommand(), sh.taskCommand(), sh.workerCommand(), sh.queueCommand(),
-			sh.semaphoreCommand(), sh.completionCommand(), sh.versionCommand(), sh.helpCommand(),
+			sh.semaphoreCommand(), sh.explainCommand(), sh.schemaCommand(), sh.fmtCommand(), sh.newCommand(), sh.completionCommand(), sh.versionCommand(), sh.helpCommand(),
 		},
 	}
 	quietDefaults(app.Flags)

@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// contract is the table of commands with their own flags, as published (contract 5.1, wave 1). A flag that may be repeated ends in *.
+// contract is the table of commands with their own flags, as published (contract 5.1, waves 1 and 2 as far as they are built). A flag that may be repeated ends in *.
 var contract = map[string]string{
 	"validate": "", "plan": "detailed-exitcode", "apply": "yes dry-run", "status": "watch",
 	"db migrate": "yes", "db status": "",
@@ -23,6 +23,7 @@ var contract = map[string]string{
 	"task list":           "control status*", "task logs": "follow",
 	"worker": "queue* all-queues concurrency lease id once", "worker list": "",
 	"queue list": "", "queue depth": "exact",
+	"explain": "", "schema print": "", "schema write": "", "fmt": "check diff", "new": "type",
 	"semaphore list": "", "completion": "", "version": "", "help": "",
 }
 
@@ -32,7 +33,7 @@ const common = "project-dir env namespace output color quiet verbose log-format 
 // short are the one-letter forms of the contract.
 var short = map[string]string{"C": "project-dir", "e": "env", "n": "namespace", "o": "output", "q": "quiet", "v": "verbose"}
 
-// TestTableOfCommandsIsTheContracts holds the table to the code, both ways: every command and flag of wave 1 is there, and no other.
+// TestTableOfCommandsIsTheContracts holds the table to the code, both ways: every command and flag is there, and no other.
 func TestTableOfCommandsIsTheContracts(t *testing.T) {
 	t.Parallel()
 	sh := &shell{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, env: environ{}}
