@@ -35,6 +35,7 @@ func Diff(in Input) Plan {
 		d.desired(o)
 	}
 	d.retire()
+	d.order()
 	d.namespaces()
 	d.finish()
 	return d.plan
@@ -153,6 +154,13 @@ func (d *diffing) find(code diag.Code, level diag.Level, a schema.Address, point
 		f.Range.End = f.Range.Start
 	}
 	d.plan.Findings = append(d.plan.Findings, f)
+}
+
+// findProject adds a finding about the project as a whole.
+func (d *diffing) findProject(code diag.Code, level diag.Level, message, hint string) {
+	d.plan.Findings = append(d.plan.Findings, diag.Diagnostic{
+		Code: code, Level: level, Message: message, Hint: hint, Object: &diag.Object{Kind: string(schema.KindProject), Name: d.in.Project},
+	})
 }
 
 func (d *diffing) place(a schema.Address) *Place {

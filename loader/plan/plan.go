@@ -46,6 +46,13 @@ type Input struct {
 	Source     Source
 	Findings   diag.List // of the load; they are shown with the plan
 	Registered Registered
+
+	// Order holds what the order of commits is decided from; nil = there is none (`nf dev`). InForce, Seen and Local are filled in from the registry and Ancestry.
+	Order *OrderFacts
+	// Ancestry asks the checkout how my commit stands to the one in force. Nil = nothing is known.
+	Ancestry func(inForce string) Ancestry
+	// ForApply says that the plan is to be applied: a commit out of order is then an error, not a warning.
+	ForApply bool
 }
 
 // Source says where the desired set came from.
@@ -118,6 +125,9 @@ type Plan struct {
 	Held       []any          `json:"held"`  // always empty before rollbacks exist
 	Drift      []any          `json:"drift"` // always empty before drift is looked for
 	Findings   diag.List      `json:"findings"`
+
+	// Behind says why the commit is out of order (NF6107), "" if it is not.
+	Behind string `json:"behind,omitempty"`
 
 	// SetDigest is the digest of the desired set, for the registry.
 	SetDigest schema.Digest `json:"-"`

@@ -21,7 +21,7 @@ var gitOptions = [...]string{
 }
 
 // gitCommands are the only commands that are called. None of them looks into a file of the work tree.
-var gitCommands = map[string]bool{"rev-parse": true, "cat-file": true, "ls-tree": true, "ls-files": true}
+var gitCommands = map[string]bool{"rev-parse": true, "cat-file": true, "ls-tree": true, "ls-files": true, "merge-base": true}
 
 // maxStderr bounds what is kept of git's error text.
 const maxStderr = 4 << 10

@@ -27,10 +27,13 @@ type Result struct {
 	Revisions  map[schema.Address]int32
 }
 
-// RefusedError says that a plan holds what may not be applied (NF6101–NF6103, NF6109): nothing was written.
+// RefusedError says that a plan holds what may not be applied (NF6101–NF6103, NF6107, NF6109): nothing was written.
 type RefusedError struct{ Plan plan.Plan }
 
 func (e *RefusedError) Error() string {
+	if e.Plan.Behind != "" {
+		return e.Plan.Behind + ": nothing was applied"
+	}
 	if len(e.Plan.Refused) == 0 {
 		return "the plan has errors: nothing was applied"
 	}
@@ -40,7 +43,7 @@ func (e *RefusedError) Error() string {
 // Plan reads what is registered into the input and makes the plan. It writes nothing and takes no lock. A database of another environment is
 // a *store.EnvironmentError (NF6108) when in.Environment is set; else the plan takes the database's own name.
 func Plan(ctx context.Context, s *store.Store, in plan.Input) (plan.Plan, plan.Input, error) {
-	registered, err := s.Registered(ctx, in.Project, addresses(in.Desired))
+	registered, err := s.Registered(ctx, in.Project, orderKey(in), addresses(in.Desired))
 	if err != nil {
 		return plan.Plan{}, in, fmt.Errorf("plan: %w", err)
 	}
@@ -62,6 +65,9 @@ func Apply(ctx context.Context, s *store.Store, p plan.Plan, in plan.Input, opt 
 		Project: in.Project, BaseGeneration: p.Base.Generation, Digest: in.Desired.Digest(), Commit: in.Source.Commit, Branch: in.Source.Branch,
 		Actor: opt.Actor, Build: opt.Build, Reason: opt.Reason, LockWait: opt.LockWait, DryRun: opt.DryRun, MoveVersions: in.Private,
 		Wanted: addresses(in.Desired),
+	}
+	if o := in.Order; o != nil {
+		req.Order = &store.Commit{ID: o.Mine, CommittedAt: o.CommittedAt, Parents: o.Parents}
 	}
 	done, err := s.Apply(ctx, req, func(r store.Registered) ([]store.Change, error) {
 		fresh, err := judge(p, in, r)
@@ -128,10 +134,37 @@ func against(in plan.Input, r store.Registered) (plan.Input, error) {
 	for name, others := range r.Namespaces {
 		in.Registered.Namespaces[name] = int(others)
 	}
+	in.Order = order(in, r.Commits)
 	for _, o := range r.Objects {
 		in.Registered.Objects = append(in.Registered.Objects, planObject(o))
 	}
 	return in, nil
+}
+
+func orderKey(in plan.Input) string {
+	if in.Order == nil {
+		return ""
+	}
+	return in.Order.Mine
+}
+
+// order fills in what the registry and the checkout know of the commits.
+func order(in plan.Input, commits []store.Commit) *plan.OrderFacts {
+	if in.Order == nil {
+		return nil
+	}
+	facts := *in.Order
+	facts.InForce, facts.Seen = "", make(map[string]plan.Seen, len(commits))
+	for _, c := range commits {
+		facts.Seen[c.ID] = plan.Seen{Superseded: c.Superseded, Generation: c.Generation, CommittedAt: c.CommittedAt, Parents: c.Parents}
+		if !c.Superseded {
+			facts.InForce = c.ID
+		}
+	}
+	if in.Ancestry != nil && facts.InForce != "" && facts.InForce != facts.Mine {
+		facts.Local = in.Ancestry(facts.InForce)
+	}
+	return &facts
 }
 
 func planObject(o store.RegisteredObject) plan.Object {

@@ -64,22 +64,33 @@ type RegisteredVersion struct {
 	Digest   [32]byte
 }
 
+// Commit is a commit that was in force, or is (P11). In a source without commits the digest of its bytes stands for one.
+type Commit struct {
+	ID          string
+	Generation  int64     // in force when it was applied first
+	CommittedAt time.Time // zero = unknown
+	Parents     []string
+	Superseded  bool // another one took its place since
+}
+
 // Registered is what a plan is made against: a project, all its objects, and the objects of others that have a wanted name.
 type Registered struct {
 	Project     Project
 	Objects     []RegisteredObject
 	Environment string
+	Commits     []Commit         // the one in force first; the newest 5,000, and the asked for one
 	Namespaces  map[string]int64 // every namespace, with the objects in force there that are not the project's
 }
 
 // Registered reads what a plan of the project needs, in one state. A project that was never applied has generation 0.
-func (s *Store) Registered(ctx context.Context, project string, wanted []schema.Address) (Registered, error) {
+// Mine is the commit, or the digest for it, that is to be applied; "" = none.
+func (s *Store) Registered(ctx context.Context, project, mine string, wanted []schema.Address) (Registered, error) {
 	var r Registered
 	err := s.InTx(ctx, API, "registered", func(ctx context.Context, t *Tx) (err error) {
 		if err := t.oneState(ctx); err != nil {
 			return err
 		}
-		if r, err = t.registered(ctx, project, wanted); err != nil {
+		if r, err = t.registered(ctx, project, mine, wanted); err != nil {
 			return err
 		}
 		return t.registeredUse(ctx, r.Objects)
@@ -93,13 +104,16 @@ func (t *Tx) oneState(ctx context.Context) error {
 	return err
 }
 
-func (t *Tx) registered(ctx context.Context, project string, wanted []schema.Address) (Registered, error) {
+func (t *Tx) registered(ctx context.Context, project, mine string, wanted []schema.Address) (Registered, error) {
 	in, err := t.readInstall(ctx)
 	if err != nil {
 		return Registered{}, err
 	}
 	r := Registered{Environment: in.Environment, Project: Project{Name: project}}
 	if r.Project, err = t.project(ctx, project, "project_read"); err != nil {
+		return Registered{}, err
+	}
+	if r.Commits, err = t.commits(ctx, project, mine); err != nil {
 		return Registered{}, err
 	}
 	rows, err := t.query(ctx, "registered_owned", "", project)
@@ -122,6 +136,37 @@ func (t *Tx) registered(ctx context.Context, project string, wanted []schema.Add
 		return Registered{}, err
 	}
 	return r, t.registeredVersions(ctx, r.Objects)
+}
+
+// commits reads what is known of the project's commits, and of one more.
+func (t *Tx) commits(ctx context.Context, project, mine string) ([]Commit, error) {
+	rows, err := t.query(ctx, "commits_read", "", project)
+	if err != nil {
+		return nil, err
+	}
+	all, err := pgx.CollectRows(rows, scanCommit)
+	if err != nil {
+		return nil, fmt.Errorf("commits: %w", err)
+	}
+	if rows, err = t.query(ctx, "commit_seen", "", project, mine); err != nil {
+		return nil, err
+	}
+	seen, err := pgx.CollectRows(rows, scanCommit)
+	if err != nil {
+		return nil, fmt.Errorf("commits: %w", err)
+	}
+	return append(all, seen...), nil
+}
+
+func scanCommit(row pgx.CollectableRow) (Commit, error) {
+	var c Commit
+	var at *time.Time
+	err := row.Scan(&c.ID, &c.Generation, &at, &c.Parents, &c.Superseded)
+	c.CommittedAt = orZero(at).UTC()
+	if at == nil {
+		c.CommittedAt = time.Time{}
+	}
+	return c, err
 }
 
 func (t *Tx) registeredNamespaces(ctx context.Context, project string) (map[string]int64, error) {

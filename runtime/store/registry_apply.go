@@ -54,6 +54,7 @@ type ApplyRequest struct {
 	BaseGeneration int64 // the plan's
 	Digest         [32]byte
 	Commit, Branch string
+	Order          *Commit // recorded as the one in force (P11); nil = no order is kept
 	Actor          string
 	Build          int64
 	Reason         string
@@ -187,7 +188,7 @@ func (a *applying) run(ctx context.Context, judge func(Registered) ([]Change, er
 	if err := a.LockGates(ctx, []int64{RegistryGate(a.install)}, a.req.LockWait); err != nil {
 		return Applied{}, err
 	}
-	registered, err := a.registered(ctx, a.req.Project, a.req.Wanted)
+	registered, err := a.registered(ctx, a.req.Project, a.orderKey(), a.req.Wanted)
 	if err != nil {
 		return Applied{}, err
 	}
@@ -203,12 +204,39 @@ func (a *applying) run(ctx context.Context, judge func(Registered) ([]Change, er
 	}
 	if len(a.changes) == 0 && a.project.Generation > 0 {
 		_, err := a.exec(ctx, "project_commit", "", a.req.Project, a.req.Digest[:], orNull(a.req.Commit), orNull(a.req.Branch))
+		if err == nil {
+			err = a.recordCommit(ctx, a.project.Generation)
+		}
 		return Applied{Generation: a.project.Generation, Unchanged: true}, err
 	}
 	if err := a.write(ctx); err != nil {
 		return Applied{}, err
 	}
 	return a.summary(), nil
+}
+
+func (a *applying) orderKey() string {
+	if a.req.Order == nil {
+		return ""
+	}
+	return a.req.Order.ID
+}
+
+// recordCommit makes the commit the one in force; the one before it is superseded from now on.
+func (a *applying) recordCommit(ctx context.Context, generation int64) error {
+	c := a.req.Order
+	if c == nil {
+		return nil
+	}
+	if _, err := a.exec(ctx, "commit_supersede", "", a.req.Project, c.ID, generation); err != nil {
+		return err
+	}
+	var at *time.Time
+	if !c.CommittedAt.IsZero() {
+		at = &c.CommittedAt
+	}
+	_, err := a.exec(ctx, "commit_record", "", a.req.Project, c.ID, generation, at, c.Parents, a.req.Digest[:])
+	return err
 }
 
 // sameGeneration compares the generation with the plan's.

@@ -92,7 +92,7 @@ func (a *applying) write(ctx context.Context) error {
 	if len(gen) != 1 || gen[0] != a.gen {
 		return fmt.Errorf("%w: the generation has moved", ErrStale)
 	}
-	return nil
+	return a.recordCommit(ctx, a.gen)
 }
 
 // makeNamespaces makes the namespaces that come with their first object, or with their own manifest.

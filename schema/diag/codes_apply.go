@@ -19,6 +19,10 @@ var applyCodes = []Explanation{
 		Text: "What the plan was made against has changed since. Make the plan again.",
 	},
 	{
+		Code: "NF6107", Title: "commit does not contain what is in force", Rule: "commit-out-of-order", Level: Error,
+		Text: "What is in force came from a commit that this one does not contain, so applying it would undo changes that nobody decided to undo. Merge or rebase. To go back on purpose use `nf apply --rewind --reason TEXT`. A plan only warns.",
+	},
+	{
 		Code: "NF6108", Title: "database of another environment", Rule: "other-environment", Level: Error,
 		Text: "The database holds the name of its environment, and it is not the one asked for. Check the database URL and the environment.",
 	},

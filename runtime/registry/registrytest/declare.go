@@ -43,7 +43,7 @@ func declare(ctx context.Context, s *store.Store, objects []schema.Object) error
 	for _, o := range set.All() {
 		req.Wanted = append(req.Wanted, o.Address())
 	}
-	registered, err := s.Registered(ctx, Project, req.Wanted)
+	registered, err := s.Registered(ctx, Project, "", req.Wanted)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,24 @@ UPDATE nf_project SET generation = generation + 1, digest = $3, commit_id = $4, 
 UPDATE nf_project SET digest = $2, commit_id = $3, branch = $4
  WHERE project = $1 AND (digest, commit_id, branch) IS DISTINCT FROM ($2::bytea, $3::text, $4::text);
 
+-- name: commits_read
+-- Whose: plan, S14 (P11). Locks: none. The commits of a project, the one in force and the newest of the others.
+SELECT commit_id, generation, committed_at, parents, superseded_by IS NOT NULL FROM nf_commit
+ WHERE project = $1 ORDER BY superseded_by IS NULL DESC, generation DESC, commit_id LIMIT 5000;
+
+-- name: commit_seen
+-- Whose: plan, S14 (P11). Locks: none. One commit, however long ago.
+SELECT commit_id, generation, committed_at, parents, superseded_by IS NOT NULL FROM nf_commit WHERE project = $1 AND commit_id = $2;
+
+-- name: commit_supersede
+-- Whose: S14, before commit_record. Locks: the project's row is held.
+UPDATE nf_commit SET superseded_by = $3 WHERE project = $1 AND commit_id <> $2 AND superseded_by IS NULL;
+
+-- name: commit_record
+-- Whose: S14 (P11). Locks: the project's row is held. One that comes again is in force again (--rewind).
+INSERT INTO nf_commit (project, commit_id, generation, committed_at, parents, digest) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (project, commit_id) DO UPDATE SET superseded_by = NULL WHERE nf_commit.superseded_by IS NOT NULL;
+
 -- name: registered_owned
 -- Whose: plan, S14. Locks: none. All objects of a project with the revision in force.
 SELECT o.ns, o.object_id, n.name, o.kind, o.name, o.revision, r.rev_id, r.digest, r.version, r.spec, o.labels, o.description,

@@ -255,7 +255,7 @@ func (d *devProcess) applyFiles(ctx context.Context, reg *registry.Registry, pro
 	if c := collisionsOf(p.bundle.Set, provider); len(c) > 0 {
 		return d.notUsed(ctx, refused("%s", c[0]))
 	}
-	made, in, err := planProject(ctx, d.store, &p, devEnvironment, true, d.env)
+	made, in, err := planProject(ctx, d.store, &p, planned{env: devEnvironment, private: true, vars: d.env, apply: true})
 	if err != nil {
 		return storeError(err)
 	}

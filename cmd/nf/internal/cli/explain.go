@@ -147,7 +147,9 @@ func (sh *shell) address(ref string) (schema.Address, error) {
 // leaves flattens a value: pointers to what is no filled map or list.
 func leaves(at string, value any) map[string]any {
 	out := map[string]any{}
-	add := func(key string, inner any) { maps.Copy(out, leaves(at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key), inner)) }
+	add := func(key string, inner any) {
+		maps.Copy(out, leaves(at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key), inner))
+	}
 	switch v := value.(type) {
 	case map[string]any:
 		for key, inner := range v {

@@ -19,9 +19,16 @@ import (
 func (sh *shell) planCommand() *cli.Command {
 	return &cli.Command{
 		Name: "plan", Usage: "show what an apply would change",
-		Flags:  []cli.Flag{&cli.BoolFlag{Name: "detailed-exitcode", Usage: "exit 2 when an apply would change something"}},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "detailed-exitcode", Usage: "exit 2 when an apply would change something"},
+			sourceFlag(),
+		},
 		Action: sh.action(0, 0, "", sh.plan),
 	}
+}
+
+func sourceFlag() cli.Flag {
+	return &cli.StringFlag{Name: "source", Usage: "what is read: git (HEAD's commit), dir (the files), or auto: git in a checkout, else dir"}
 }
 
 func (sh *shell) plan() error {
@@ -38,7 +45,7 @@ func (sh *shell) plan() error {
 		return err
 	}
 	defer s.Close()
-	made, _, err := planProject(sh.ctx(), s, &p, sh.environmentOf(db), db.from == fromState, sh.env)
+	made, _, err := planProject(sh.ctx(), s, &p, sh.planned(sh.environmentOf(db), db, false))
 	if err != nil {
 		return storeError(err)
 	}
@@ -62,7 +69,11 @@ func (sh *shell) environmentOf(db setting) string {
 
 // readForPlan reads the project as a plan sees it (P11). Findings that forbid a plan are printed and end the command.
 func (sh *shell) readForPlan(db setting) (project, error) {
-	p, err := readProject(sh.ctx(), sh.settings.folder(), sourceOf(&sh.settings, db))
+	from, err := sourceOf(&sh.settings, db, sh.c.String("source"))
+	if err != nil {
+		return project{}, err
+	}
+	p, err := readProject(sh.ctx(), sh.settings.folder(), from)
 	if err != nil {
 		return p, err
 	}
@@ -77,10 +88,26 @@ func (sh *shell) readForPlan(db setting) (project, error) {
 	return p, nil
 }
 
+// planned says how a plan is made.
+type planned struct {
+	env     string // "" = the database's own
+	private bool   // the database of nf dev: no order of commits, and guards that only warn
+	vars    environ
+	apply   bool // a commit out of order is an error
+	rewind  bool
+}
+
+func (sh *shell) planned(env string, db setting, apply bool) planned {
+	return planned{env: env, private: db.from == fromState, vars: sh.env, apply: apply, rewind: apply && sh.c.Bool("rewind")}
+}
+
 // planProject plans a project against the database. A project without manifests is NF7001 unless it owns something: then the guards of P9 have their say.
-func planProject(ctx context.Context, s *store.Store, p *project, env string, private bool, vars environ) (plan.Plan, plan.Input, error) {
-	in := p.input(vars)
-	in.Environment, in.Private = env, private
+func planProject(ctx context.Context, s *store.Store, p *project, how planned) (plan.Plan, plan.Input, error) {
+	in := p.input(how.vars)
+	in.Environment, in.Private, in.ForApply = how.env, how.private, how.apply
+	if !how.private {
+		in = p.ordered(ctx, in, how.rewind)
+	}
 	if p.bundle.Empty {
 		in.Findings = slices.DeleteFunc(slices.Clone(p.findings), func(f diag.Diagnostic) bool { return f.Code == "NF7001" })
 	}
@@ -119,6 +146,9 @@ func (sh *shell) applyCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "do everything but commit"},
+			&cli.BoolFlag{Name: "rewind", Usage: "go back to a commit that what is in force does not come from; needs --reason"},
+			&cli.StringFlag{Name: "reason", Usage: "why; kept in the history"},
+			sourceFlag(),
 		},
 		Action: sh.action(0, 0, "", sh.apply),
 	}
@@ -146,6 +176,9 @@ func (sh *shell) apply() error {
 	if ask && !sh.terminal() {
 		return usage("nf apply asks before it changes a database, and there is nobody to ask").hinted("give --yes")
 	}
+	if sh.c.Bool("rewind") && sh.c.String("reason") == "" {
+		return usage("--rewind needs --reason").hinted("say why the environment goes back: --reason TEXT")
+	}
 	p, err := sh.readForPlan(db)
 	if err != nil {
 		return err
@@ -155,7 +188,7 @@ func (sh *shell) apply() error {
 		return err
 	}
 	defer s.Close()
-	made, in, err := planProject(sh.ctx(), s, &p, env, db.from == fromState, sh.env)
+	made, in, err := planProject(sh.ctx(), s, &p, sh.planned(env, db, true))
 	if err != nil {
 		return storeError(err)
 	}
@@ -173,7 +206,7 @@ func (sh *shell) apply() error {
 			return err
 		}
 	}
-	result, err := registry.Apply(sh.ctx(), s, made, in, registry.ApplyOptions{Actor: sh.settings.actor(), Build: Build, DryRun: sh.c.Bool("dry-run")})
+	result, err := registry.Apply(sh.ctx(), s, made, in, registry.ApplyOptions{Actor: sh.settings.actor(), Build: Build, Reason: sh.c.String("reason"), DryRun: sh.c.Bool("dry-run")})
 	if refusal, ok := errors.AsType[*registry.RefusedError](err); ok {
 		return sh.notApplied(&p, &refusal.Plan)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"time"
 
 	"nf/loader"
 	"nf/loader/plan"
@@ -19,7 +20,9 @@ type project struct {
 	dir      string
 	bundle   loader.Bundle
 	findings diag.List
-	changed  []string // paths in which the work tree differs from the commit that was read
+	parents  []string  // of the commit that was read
+	at       time.Time // of that commit; zero = unknown
+	changed  []string  // paths in which the work tree differs from the commit that was read
 }
 
 // readFrom says what of a project's folder is read (P11).
@@ -43,7 +46,7 @@ func readProject(ctx context.Context, dir string, from readFrom) (project, error
 		return p, fail("schemas: %w", err)
 	}
 	p.bundle, p.findings = loader.Load(ctx, snap, validator)
-	p.changed = snap.Changed
+	p.changed, p.parents, p.at = snap.Changed, snap.Parents, snap.CommittedAt
 	return p, nil
 }
 
@@ -109,6 +112,38 @@ func (p *project) input(env environ) plan.Input {
 	return in
 }
 
+// ordered adds what the order of commits is decided from (P11). Where there are no commits, the digest of the source stands for one.
+func (p *project) ordered(ctx context.Context, in plan.Input, rewind bool) plan.Input {
+	mine := in.Source.Commit
+	if mine == "" {
+		mine = in.Source.Digest
+	}
+	in.Order = &plan.OrderFacts{Mine: mine, CommittedAt: p.at, Parents: p.parents, Rewind: rewind}
+	known := map[string]plan.Ancestry{}
+	in.Ancestry = func(inForce string) plan.Ancestry {
+		a, asked := known[inForce]
+		if !asked {
+			a = ancestryOf(snapshot.GitAncestry(ctx, p.dir, mine, inForce))
+			known[inForce] = a
+		}
+		return a
+	}
+	return in
+}
+
+func ancestryOf(a snapshot.Ancestry) plan.Ancestry {
+	truth := func(known *bool) plan.Truth {
+		switch {
+		case known == nil:
+			return plan.Unknown
+		case *known:
+			return plan.Yes
+		}
+		return plan.No
+	}
+	return plan.Ancestry{InForceIsMine: truth(a.OtherIsMine), MineIsInForce: truth(a.MineIsOther)}
+}
+
 // warnDirty says that what is read is the commit, not the files.
 func (sh *shell) warnDirty(p *project) {
 	if !p.bundle.Dirty {
@@ -131,11 +166,22 @@ func (s *settings) folder() string {
 }
 
 // sourceOf says what is read against a database: the private one of nf dev is planned from the files.
-func sourceOf(s *settings, db setting) readFrom {
-	if db.from == fromState || s.projectDir == "" {
-		return fromFiles
+func sourceOf(s *settings, db setting, source string) (readFrom, error) {
+	switch source {
+	case "", "auto":
+		if db.from == fromState || s.projectDir == "" {
+			return fromFiles, nil
+		}
+		return fromCommit, nil
+	case "dir":
+		return fromFiles, nil
+	case "git":
+		if _, _, found, err := snapshot.InGit(s.folder()); err == nil && !found {
+			return fromFiles, usage("--source git: %s is in no git checkout", s.folder()).hinted("leave --source out, or run: git init")
+		}
+		return fromCommit, nil
 	}
-	return fromCommit
+	return fromFiles, usage("--source %q is not known", source).hinted("use auto, git or dir")
 }
 
 // isFolder says whether a path is a folder.

@@ -316,7 +316,7 @@ func (sh *shell) firstApply(ctx context.Context, r *runner, p *project, db setti
 		return refused("%s", c[0])
 	}
 	private := db.from == fromState
-	made, in, err := planProject(ctx, r.store, p, r.opt.env, private, sh.env)
+	made, in, err := planProject(ctx, r.store, p, planned{env: r.opt.env, private: private, vars: sh.env, apply: true})
 	if err != nil {
 		return storeError(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // contract is the table of commands with their own flags, as published (contract 5.1, waves 1 and 2 as far as they are built). A flag that may be repeated ends in *.
 var contract = map[string]string{
-	"validate": "", "plan": "detailed-exitcode", "apply": "yes dry-run", "status": "watch",
+	"validate": "", "plan": "detailed-exitcode source", "apply": "yes dry-run rewind reason source", "status": "watch",
 	"db migrate": "yes", "db status": "",
 	"keys create": "name scope* namespace*", "keys list": "", "keys revoke": "",
 	"dev": "listen reset no-run", "run": "listen executors once project-dir*",
