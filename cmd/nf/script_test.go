@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -58,7 +59,7 @@ func TestScripts(t *testing.T) {
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"code": code, "port": port, "ready": ready, "live": live, "term": term, "state": state, "status": status, "keep": keep, "until": until, "detour": detour,
+					"code": code, "port": port, "ready": ready, "unready": unready, "live": live, "term": term, "state": state, "status": status, "keep": keep, "until": until, "detour": detour,
 					"sql": func(_ *testscript.TestScript, _ bool, args []string) { storetest.Exec(t, args[0], args[1]) },
 				},
 			})
@@ -116,19 +117,38 @@ func live(ts *testscript.TestScript, _ bool, args []string) {
 	await(ts, func() bool { return answer(args[0]+"/v1/health/live") == http.StatusOK })
 }
 
+// unready waits until a runner at a URL is up, not ready, and says why in words that match.
+func unready(ts *testscript.TestScript, _ bool, args []string) {
+	want := regexp.MustCompile(args[1])
+	await(ts, func() bool {
+		code, body := asked(args[0] + "/v1/health/ready")
+		return code == http.StatusServiceUnavailable && want.MatchString(body)
+	})
+}
+
 func answer(url string) int {
+	code, _ := asked(url)
+	return code
+}
+
+// asked gives the answer of a GET, status and body; 0 = none.
+func asked(url string) (int, string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
 	a, err := http.DefaultClient.Do(q)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
-	_ = a.Body.Close()
-	return a.StatusCode
+	defer func() { _ = a.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(a.Body, 1<<20))
+	if err != nil {
+		return 0, ""
+	}
+	return a.StatusCode, string(body)
 }
 
 func await(ts *testscript.TestScript, done func() bool) {
