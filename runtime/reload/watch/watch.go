@@ -90,8 +90,9 @@ func (w *Watcher) hint(h Hint) {
 }
 
 // Set makes the watched folders those given. Folders that were replaced since are watched anew; those that are gone are left out. A folder that cannot be
-// watched does not keep others from it: the errors come joined, ErrLimit among them where the system gives no more watches.
-func (w *Watcher) Set(folders []string) error {
+// watched does not keep others from it: the errors come joined, ErrLimit among them where the system gives no more watches. fresh says that a watch was
+// made: what happened in its folder before was not seen.
+func (w *Watcher) Set(folders []string) (fresh bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	live := w.notify.WatchList()
@@ -122,14 +123,14 @@ func (w *Watcher) Set(folders []string) error {
 				continue
 			}
 			if err = explain(err); errors.Is(err, ErrLimit) {
-				return errors.Join(append(faults, err)...) // the others would fare no better
+				return fresh, errors.Join(append(faults, err)...) // the others would fare no better
 			}
 			faults = append(faults, err)
 			continue
 		}
-		w.seen[path] = info
+		w.seen[path], fresh = info, true
 	}
-	return errors.Join(faults...)
+	return fresh, errors.Join(faults...)
 }
 
 func (w *Watcher) drop(path string) {

@@ -20,8 +20,15 @@ func opened(t *testing.T, folders ...string) *Watcher {
 	w, err := Open()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
-	require.NoError(t, w.Set(folders))
+	set(t, w, folders...)
 	return w
+}
+
+func set(t *testing.T, w *Watcher, folders ...string) bool {
+	t.Helper()
+	fresh, err := w.Set(folders)
+	require.NoError(t, err)
+	return fresh
 }
 
 // hinted waits for a hint. The time is a bound for a broken watcher, nothing is awaited that long.
@@ -54,7 +61,10 @@ func TestW03_EveryKindOfEventIsAHint(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, path string){
 		"create": func(t *testing.T, path string) { t.Helper(); require.NoError(t, os.WriteFile(path+"2", nil, 0o600)) },
-		"write":  func(t *testing.T, path string) { t.Helper(); require.NoError(t, os.WriteFile(path, []byte("x"), 0o600)) },
+		"write": func(t *testing.T, path string) {
+			t.Helper()
+			require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
+		},
 		"remove": func(t *testing.T, path string) { t.Helper(); require.NoError(t, os.Remove(path)) },
 		"rename": func(t *testing.T, path string) { t.Helper(); require.NoError(t, os.Rename(path, path+"2")) },
 		"chmod":  func(t *testing.T, path string) { t.Helper(); require.NoError(t, os.Chmod(path, 0o644)) },
@@ -104,10 +114,10 @@ func TestAReplacedFolderIsWatchedAgain(t *testing.T) {
 			require.NoError(t, os.Mkdir(dir, 0o755))
 			w := opened(t, parent, dir)
 			replace(t, dir)
-			require.NoError(t, w.Set([]string{parent, dir}))
+			require.False(t, set(t, w, parent, dir))
 			require.Equal(t, 1, w.Count(), "what is gone is left out")
 			require.NoError(t, os.Mkdir(dir, 0o755))
-			require.NoError(t, w.Set([]string{parent, dir}))
+			require.True(t, set(t, w, parent, dir))
 			require.Equal(t, 2, w.Count())
 			calm(t, w, parent)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), nil, 0o600))
@@ -120,7 +130,7 @@ func TestSetDropsWhatIsNotWanted(t *testing.T) {
 	t.Parallel()
 	a, b := t.TempDir(), t.TempDir()
 	w := opened(t, a, b)
-	require.NoError(t, w.Set([]string{a}))
+	require.False(t, set(t, w, a))
 	calm(t, w, a)
 	require.NoError(t, os.WriteFile(filepath.Join(b, "x"), nil, 0o600))
 	calm(t, w, a)
