@@ -80,8 +80,8 @@ var table = []row{
 	{pkg: "runtime/sweep", may: "schema runtime/clock runtime/execution runtime/store runtime/registry runtime/engine runtime/queue runtime/telemetry"},
 	{pkg: "runtime/worker", may: "schema schema/jsontext systemtasks runtime/clock runtime/execution runtime/store runtime/queue runtime/engine runtime/registry runtime/secret runtime/decider runtime/telemetry", reason: "the decider names the task of a leased slot"},
 	{pkg: "runtime/reload/watch"},
-	{pkg: "runtime/reload", may: "schema/diag loader loader/snapshot runtime/reload/watch runtime/clock runtime/telemetry", reason: "how a loaded set is put in force is handed in by the command"},
-	{pkg: "runtime/api", may: "schema schema/diag schema/jsontext runtime/clock runtime/execution runtime/store runtime/registry runtime/engine runtime/queue runtime/auth runtime/telemetry schema/spec", reason: "an input is held to the workflow's inputSchema, whose findings it tells"},
+	{pkg: "runtime/reload", may: "schema/diag loader loader/plan loader/snapshot runtime/clock runtime/registry runtime/reload/watch runtime/store runtime/telemetry"},
+	{pkg: "runtime/api", may: "schema schema/diag schema/jsontext runtime/clock runtime/execution runtime/store runtime/registry runtime/engine runtime/queue runtime/auth runtime/reload runtime/telemetry schema/spec", reason: "an input is held to the workflow's inputSchema, whose findings it tells"},
 
 	{pkg: "cmd/nf", may: "cmd/nf/internal/cli"},
 	{pkg: "cmd/nf/internal/cli", may: anyOne},

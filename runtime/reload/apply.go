@@ -20,6 +20,8 @@ type Terms struct {
 func Judge(p *plan.Plan, in Loaded, t Terms) (Outcome, bool) {
 	out := Outcome{Generation: p.Base.Generation, Commit: p.Base.Commit, Plan: p}
 	switch {
+	case p.Behind != "":
+		out.Result, out.Reason = Behind, "NF6107 "+p.Behind
 	case !p.OK():
 		out.Result, out.Reason = Refused, p.Findings.Err().Error()
 		out.Findings = p.Findings

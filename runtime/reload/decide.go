@@ -52,7 +52,7 @@ func (w Wake) String() string {
 type agenda struct {
 	firstHint, lastHint  time.Time
 	poll, retry, confirm time.Time
-	notice               bool
+	notice, asked        bool
 }
 
 // hinted notes a hint.
@@ -83,6 +83,9 @@ func (a agenda) due(now time.Time, t Timing) (Wake, time.Duration) {
 	at(a.confirm, Confirm)
 	if a.notice {
 		wake |= Notice
+	}
+	if a.asked {
+		wake |= Asked
 	}
 	if wake != 0 {
 		return wake, 0

@@ -98,7 +98,7 @@ func (p *project) first(ctx context.Context) {
 	}
 }
 
-// Wake has every project look, as a signal does, after it has been quiet for a moment.
+// Wake has every project look soon, as a signal does. It does not wait.
 func (g *Group) Wake(w Wake) {
 	for _, p := range g.projects {
 		select {

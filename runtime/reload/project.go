@@ -92,10 +92,9 @@ func (p *project) due() (Wake, time.Duration) {
 func (p *project) wake(w Wake) {
 	p.looking.Lock()
 	defer p.looking.Unlock()
-	if w&Notice != 0 {
-		p.waits.notice = true
-	}
-	if w&(Hint|Asked) != 0 {
+	p.waits.notice = p.waits.notice || w&Notice != 0
+	p.waits.asked = p.waits.asked || w&Asked != 0
+	if w&Hint != 0 {
 		p.waits = p.waits.hinted(p.Clock.Now())
 	}
 }
@@ -233,8 +232,8 @@ func (p *project) apply(ctx context.Context) (Outcome, error) {
 	if !in.RetireSeen {
 		p.seen, in.RetireSeen = p.seen.confirmed(p.set.snap.Digest, p.Clock.Now(), p.timing)
 	}
-	if p.held != p.set.snap.Digest {
-		in.ChangedFrom = p.held
+	if p.held != [32]byte{} && p.held != p.set.snap.Digest {
+		in.ChangedFrom = digestText(p.held)
 	}
 	return p.Apply(ctx, in)
 }
@@ -291,7 +290,7 @@ func (p *project) next(now State, out Outcome, at time.Time) (State, bool) {
 func (p *project) fill(s *Status, out Outcome, now time.Time) {
 	s.Generation, s.Commit = out.Generation, out.Commit
 	if p.set != nil {
-		s.Attempted = Content{Commit: p.set.snap.Commit, Branch: p.set.snap.Branch, Digest: "sha256:" + hex.EncodeToString(p.set.snap.Digest[:]), At: now}
+		s.Attempted = Content{Commit: p.set.snap.Commit, Branch: p.set.snap.Branch, Digest: digestText(p.set.snap.Digest), Sum: p.set.snap.Digest[:], At: now}
 	}
 	switch {
 	case out.Result == Applied || out.Result == Unchanged:
@@ -325,5 +324,7 @@ func (p *project) label() string {
 	}
 	return p.folder
 }
+
+func digestText(digest [32]byte) string { return "sha256:" + hex.EncodeToString(digest[:]) }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -80,14 +80,35 @@ func hostOn(t *testing.T, url string, change func(*Options), folders ...string) 
 	return h
 }
 
+// planOn plans as the command does, with the order of commits (P11).
 func planOn(s *store.Store) func(context.Context, Loaded) (plan.Plan, plan.Input, error) {
 	return func(ctx context.Context, in Loaded) (plan.Plan, plan.Input, error) {
 		b := in.Bundle
+		digest := digestText(b.Digest)
+		mine := b.Commit
+		if mine == "" {
+			mine = digest
+		}
 		return registry.Plan(ctx, s, plan.Input{
-			Project: b.Project.Metadata.Name, Environment: storetest.Environment, Desired: b.Set, Origins: b.Origins, Locate: b.Locate,
-			Source: plan.Source{Commit: b.Commit, Branch: b.Branch, Digest: fmt.Sprintf("sha256:%x", b.Digest)},
+			Project: b.Project.Metadata.Name, Environment: storetest.Environment, Desired: b.Set, Origins: b.Origins, Locate: b.Locate, ForApply: true,
+			Source: plan.Source{Commit: b.Commit, Branch: b.Branch, Digest: digest},
+			Order:  &plan.OrderFacts{Mine: mine, CommittedAt: in.Snapshot.CommittedAt, Parents: in.Snapshot.Parents, ChangedFrom: in.ChangedFrom},
+			Ancestry: func(inForce string) plan.Ancestry {
+				known := snapshot.GitAncestry(ctx, in.Folder, mine, inForce)
+				return plan.Ancestry{InForceIsMine: truth(known.OtherIsMine), MineIsInForce: truth(known.MineIsOther)}
+			},
 		})
 	}
+}
+
+func truth(known *bool) plan.Truth {
+	switch {
+	case known == nil:
+		return plan.Unknown
+	case *known:
+		return plan.Yes
+	}
+	return plan.No
 }
 
 // run runs the loops until the test ends.
@@ -531,6 +552,7 @@ func flip(t *testing.T, n, times int) {
 	h.eventually("the last one", func() bool { s := h.Status()[0]; return s.Attempted.Commit == want && s.Result != Busy })
 	require.Zero(t, h.counts()[Failed], "%+v", h.news)
 	require.Empty(t, mixed)
+	require.Equal(t, want, h.Status()[0].Commit, "the newest commit is in force: two contains one")
 	require.Len(t, h.inForce(), n)
 	require.Zero(t, storetest.Int(t, h.url, "SELECT count(*) FROM nf_change WHERE action = 'retire'"))
 }
@@ -653,4 +675,69 @@ func TestSeveralReplicasApplyOnce(t *testing.T) {
 		}
 		require.Equal(t, 1, applied)
 	}
+}
+
+// P11, 65: replicas at different commits never take turns; the one that is older says so, and catches up.
+func TestReplicasAtDifferentCommitsDoNotFlap(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	old, young := t.TempDir(), filepath.Join(t.TempDir(), "clone")
+	git(t, old, "init", "-q", "-b", "main")
+	write(t, old, map[string]string{"nf.yaml": projectFile, "a.yaml": semaphore("a", 1)})
+	commit(t, old)
+	git(t, old, "clone", "-q", old, young)
+	write(t, young, map[string]string{"a.yaml": semaphore("a", 2)})
+	newest := commit(t, young)
+	a, b := hostOn(t, url, nil, old), hostOn(t, url, nil, young)
+	require.Equal(t, Applied, a.look(Poll).Result)
+	require.Equal(t, Applied, b.look(Poll).Result)
+	for range 3 {
+		v := a.look(Notice)
+		require.Equal(t, Behind, v.Result)
+		require.EqualValues(t, 2, v.Generation)
+		require.Contains(t, v.Reason, "NF6107")
+		require.Equal(t, Unchanged, b.look(Notice).Result)
+	}
+	require.Equal(t, StateBehind, a.state())
+	require.Equal(t, 1, a.counts()[Behind])
+	git(t, old, "pull", "-q", young, "main")
+	require.Equal(t, newest, git(t, old, "rev-parse", "HEAD"))
+	require.Equal(t, Unchanged, a.look(Poll).Result)
+	a.inSync("a")
+}
+
+// P11 without commits: a content that was replaced comes back only where a process saw its own source change to it from what is in force.
+func TestReplicasWithoutCommitsDoNotFlap(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	one, two := t.TempDir(), t.TempDir()
+	mount := func(dir string, permits int) {
+		write(t, dir, map[string]string{"nf.yaml": projectFile, "a.yaml": semaphore("a", permits)})
+	}
+	mount(one, 1)
+	mount(two, 1)
+	a, b := hostOn(t, url, nil, one), hostOn(t, url, nil, two)
+	require.Equal(t, Applied, a.look(Poll).Result)
+	require.Equal(t, Unchanged, b.look(Poll).Result)
+	mount(two, 2) // rolled out here first
+	require.Equal(t, Applied, b.look(Hint).Result)
+	for range 3 {
+		require.Equal(t, Behind, a.look(Notice).Result)
+		require.Equal(t, Unchanged, b.look(Notice).Result)
+	}
+	mount(one, 2)
+	require.Equal(t, Unchanged, a.look(Hint).Result)
+	mount(one, 1) // rolled back there first
+	require.Equal(t, Applied, a.look(Hint).Result)
+	for range 3 {
+		require.Equal(t, Behind, b.look(Notice).Result)
+		require.Equal(t, Unchanged, a.look(Notice).Result)
+	}
+	mount(two, 1)
+	require.Equal(t, Unchanged, b.look(Hint).Result)
+	require.EqualValues(t, 3, b.Status()[0].Generation)
+	// one that starts with the replaced content saw nothing change
+	mount(two, 2)
+	late := hostOn(t, url, nil, two)
+	require.Equal(t, Behind, late.look(Poll).Result)
 }

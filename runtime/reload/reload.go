@@ -59,9 +59,9 @@ type Loaded struct {
 	Findings diag.List // warnings, or NF7001 of an empty one
 	// RetireSeen says that an equal read came long enough before this one: without commits a retirement needs it (P9).
 	RetireSeen bool
-	// ChangedFrom is the digest of the content that was in force when this process saw its source change; zero = it saw none such. A superseded content
-	// goes in only if that is still what is in force (P11).
-	ChangedFrom [32]byte
+	// ChangedFrom is the digest of the content that was in force when this process saw its source change, as plan.Source.Digest writes it; "" = it saw none
+	// such. A superseded content goes in only if that is still what is in force (P11).
+	ChangedFrom string
 }
 
 // Outcome is what came of the attempt to apply a set: Applied, Unchanged, Pending, Refused or Behind.
@@ -102,7 +102,9 @@ type Event struct {
 	Status Status
 	Bundle *loader.Bundle // what was loaded, with the texts for showing findings; nil where nothing could be read
 	Plan   *plan.Plan     // nil where none was made
-	Took   time.Duration
+
+	Findings diag.List // all of them
+	Took     time.Duration
 }
 
 // Status is the state of one project on this runner. Its JSON form stands in /v1/status.
@@ -131,6 +133,7 @@ type Content struct {
 	Commit string    `json:"commit,omitempty"`
 	Branch string    `json:"branch,omitempty"`
 	Digest string    `json:"digest,omitempty"`
+	Sum    []byte    `json:"-"` // the same, as bytes
 	At     time.Time `json:"at"`
 }
 

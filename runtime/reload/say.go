@@ -3,6 +3,8 @@ package reload
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"strconv"
 	"time"
 
 	"nf/runtime/reload/watch"
@@ -11,12 +13,19 @@ import (
 
 // say tells what came of a look: metrics, the state for others, one log line where there is news. The same content with the same result is told once.
 func (p *project) say(ctx context.Context, wake Wake, out Outcome, took time.Duration, read bool) {
-	if out.Result == Applied || out.Result == Unchanged && read {
+	if out.Result == Applied || out.Result == Unchanged && (read || wake&Asked != 0) {
 		p.compare(ctx)
 	}
 	s := p.Status()
+	if out.Plan != nil {
+		out.Plan.Source.Dirty = len(s.Changed) > 0
+	}
 	p.count(s, out)
-	news := string(out.Result) + "\x00" + string(s.State) + "\x00" + s.Attempted.Digest + "\x00" + s.Attempted.Commit + "\x00" + s.Reason
+	came := out.Result
+	if came == Applied {
+		came = Unchanged // the next look at the same files finds them in force: no news
+	}
+	news := strconv.FormatInt(s.Generation, 10) + "\x00" + string(came) + "\x00" + string(s.State) + "\x00" + s.Attempted.Digest + "\x00" + s.Attempted.Commit + "\x00" + s.Reason
 	fresh := news != p.told && (out.Result != Busy || s.State == StateBusy)
 	if !fresh && wake&Asked == 0 {
 		return
@@ -35,7 +44,7 @@ func (p *project) say(ctx context.Context, wake Wake, out Outcome, took time.Dur
 	if p.Told == nil {
 		return
 	}
-	e := Event{Status: s, Plan: out.Plan, Took: took}
+	e := Event{Status: s, Plan: out.Plan, Findings: out.Findings, Took: took}
 	if p.set != nil {
 		e.Bundle = &p.set.bundle
 	}
@@ -49,9 +58,10 @@ func (p *project) compare(ctx context.Context) {
 		p.Log.Debug("the work tree was not compared with the commit", "folder", p.folder, telemetry.KeyError, err)
 	}
 	p.state.Lock()
+	before := p.status.Changed
 	p.status.Changed = changed
 	p.state.Unlock()
-	if len(changed) > 0 {
+	if len(changed) > 0 && !slices.Equal(before, changed) {
 		p.Log.Warn("NF7006 the work tree differs from HEAD's commit, which is what runs: commit the changes", "folder", p.folder, "changed", changed)
 	}
 }
@@ -78,14 +88,14 @@ func (p *project) log(ctx context.Context, s Status, wake Wake, out Outcome, too
 	if s.Reason != "" {
 		attrs = append(attrs, "reason", s.Reason)
 	}
-	message := "files looked at"
+	message := "the files were looked at"
 	switch out.Result {
 	case Applied:
 		message = "files applied"
 	case Unchanged:
-		message = "files are in force"
+		message = "the files are in force"
 	case Pending, Refused, Behind, Failed, Waiting, Busy, Errored:
-		message = "files are not used; what is in force goes on"
+		message = "the files are not used; what is in force goes on"
 	}
 	p.Log.Log(ctx, levels[out.Result], message, attrs...)
 }

@@ -48,6 +48,7 @@ type Metrics struct {
 	WatchOverflow       *prometheus.CounterVec // project
 	PruneRefused        *prometheus.CounterVec // project
 	ProjectDegraded     *prometheus.GaugeVec   // project
+	SecretsUnresolved   *prometheus.GaugeVec   // project
 
 	mu   sync.Mutex
 	seen map[string]bool
@@ -99,6 +100,7 @@ func New(version, commit string) *Metrics {
 	m.WatchOverflow = counter("nf_watch_overflow_total", "Times that events of the file system were lost.", "project")
 	m.PruneRefused = counter("nf_prune_refused_total", "Retirements that a guard refused.", "project")
 	m.ProjectDegraded = gauge("nf_degraded", "1 while the files of the project are not in force on this runner.", "project")
+	m.SecretsUnresolved = gauge("nf_secrets_unresolved", "Secrets in force that do not resolve on this runner.", "project")
 	gauge("nf_build_info", "Build of this process.", "version", "commit").WithLabelValues(version, commit).Set(1)
 	return m
 }
