@@ -190,7 +190,7 @@ func TestEveryCodeHasAFixture(t *testing.T) {
 		}
 	}
 	for _, e := range diag.Codes() {
-		if e.Code < "NF5" || e.Code >= "NF7" {
+		if e.Code < "NF5" || e.Code >= "NF7" && e.Code < "NF7004" { // the others are those of a running loop
 			require.True(t, seen[string(e.Code)], "no fixture raises %s (%s)", e.Code, e.Title)
 		}
 	}

@@ -79,7 +79,9 @@ var table = []row{
 	{pkg: "runtime/queue", may: "schema policies/gate policies/limit runtime/clock runtime/execution runtime/store runtime/registry runtime/telemetry"},
 	{pkg: "runtime/sweep", may: "schema runtime/clock runtime/execution runtime/store runtime/registry runtime/engine runtime/queue runtime/telemetry"},
 	{pkg: "runtime/worker", may: "schema schema/jsontext systemtasks runtime/clock runtime/execution runtime/store runtime/queue runtime/engine runtime/registry runtime/secret runtime/decider runtime/telemetry", reason: "the decider names the task of a leased slot"},
-	{pkg: "runtime/api", may: "schema schema/diag schema/jsontext runtime/clock runtime/execution runtime/store runtime/registry runtime/engine runtime/queue runtime/auth runtime/telemetry schema/spec", reason: "an input is held to the workflow's inputSchema, whose findings it tells"},
+	{pkg: "runtime/reload/watch"},
+	{pkg: "runtime/reload", may: "schema/diag loader loader/plan loader/snapshot runtime/clock runtime/registry runtime/reload/watch runtime/store runtime/telemetry"},
+	{pkg: "runtime/api", may: "schema schema/diag schema/jsontext runtime/clock runtime/execution runtime/store runtime/registry runtime/engine runtime/queue runtime/auth runtime/reload runtime/telemetry schema/spec", reason: "an input is held to the workflow's inputSchema, whose findings it tells"},
 
 	{pkg: "cmd/nf", may: "cmd/nf/internal/cli"},
 	{pkg: "cmd/nf/internal/cli", may: anyOne},
@@ -108,6 +110,7 @@ var dependencies = []owned{
 	{module: "google.golang.org/grpc", by: "systemtasks/grpctask examples/orders/services", reason: "the example's service is a server"},
 	{module: "google.golang.org/genproto/googleapis/rpc", by: "systemtasks/grpctask"},
 	{module: "google.golang.org/protobuf", by: "systemtasks/grpctask loader/proto examples/orders/services", reason: "descriptors: made by one, used by the other"},
+	{module: "github.com/fsnotify/fsnotify", by: "runtime/reload/watch"},
 	{module: "github.com/prometheus/client_golang", by: "runtime/telemetry"},
 	{module: "github.com/urfave/cli/v2", by: "cmd/nf/internal/cli"},
 	{module: "github.com/mattn/go-isatty", by: "cmd/nf/internal/cli"},

@@ -59,7 +59,8 @@ func TestScripts(t *testing.T) {
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"code": code, "port": port, "ready": ready, "unready": unready, "live": live, "term": term, "state": state, "status": status, "keep": keep, "until": until, "detour": detour,
+					"code": code, "port": port, "ready": ready, "unready": unready, "live": live, "term": term, "state": state, "status": status, "keep": keep, "until": until,
+					"detour": detour, "call": call, "hup": hup,
 					"sql": func(_ *testscript.TestScript, _ bool, args []string) { storetest.Exec(t, args[0], args[1]) },
 				},
 			})
@@ -166,6 +167,33 @@ func await(ts *testscript.TestScript, done func() bool) {
 func term(ts *testscript.TestScript, _ bool, _ []string) {
 	for _, c := range ts.BackgroundCmds() {
 		ts.Check(c.Process.Signal(syscall.SIGTERM))
+	}
+}
+
+// hup sends SIGHUP to every background command.
+func hup(ts *testscript.TestScript, _ bool, _ []string) {
+	for _, c := range ts.BackgroundCmds() {
+		ts.Check(c.Process.Signal(syscall.SIGHUP))
+	}
+}
+
+// call sends a request with a key, holds the answer to a status and makes its body the last stdout: call 200 POST URL KEY.
+func call(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, args[1], args[2], nil)
+	ts.Check(err)
+	q.Header.Set("X-Api-Key", args[3])
+	a, err := http.DefaultClient.Do(q)
+	ts.Check(err)
+	defer func() { _ = a.Body.Close() }()
+	body, err := io.ReadAll(a.Body)
+	ts.Check(err)
+	_, _ = ts.Stdout().Write(body)
+	if a.StatusCode != want {
+		ts.Fatalf("%s %s answers %d, want %d: %s", args[1], args[2], a.StatusCode, want, body)
 	}
 }
 

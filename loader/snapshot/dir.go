@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"sort"
 	"syscall"
+	"time"
 
 	"nf/schema/diag"
 )
@@ -34,7 +35,7 @@ func readDir(dir string, sel Selection, limits Limits, read func()) (Snapshot, e
 	}
 	defer root.Close() //nolint:errcheck // opened for reading
 	for range maxReads {
-		t := &dirTree{root: root, lists: map[string][]entry{}, stats: map[string]fs.FileInfo{}, links: map[string]string{}}
+		t := newDirTree(root)
 		snap := readTree(t, sel, limits)
 		read()
 		if t.unmoved() {
@@ -48,8 +49,22 @@ func readDir(dir string, sel Selection, limits Limits, read func()) (Snapshot, e
 type dirTree struct {
 	root  *os.Root
 	lists map[string][]entry
+	kinds map[string]kind // of every path that was looked at; missing = it was not there
 	stats map[string]fs.FileInfo
 	links map[string]string
+	texts map[string][]byte // of the files in stats
+	known *dirTree          // an earlier look: what has not changed since is not read again; may be nil
+	fresh time.Time         // files of known that changed at or after this time are read all the same; zero = none is taken over
+}
+
+// missing is the kind of what is not there.
+const missing kind = 255
+
+func newDirTree(root *os.Root) *dirTree {
+	return &dirTree{
+		root: root, lists: map[string][]entry{}, kinds: map[string]kind{}, stats: map[string]fs.FileInfo{}, links: map[string]string{},
+		texts: map[string][]byte{},
+	}
 }
 
 func (t *dirTree) list(dir string) ([]entry, error) {
@@ -91,9 +106,15 @@ func kindOf(mode fs.FileMode) kind {
 }
 
 func (t *dirTree) stat(path string) (kind, error) {
+	k, err := t.kind(path)
+	t.kinds[path] = k
+	return k, err
+}
+
+func (t *dirTree) kind(path string) (kind, error) {
 	info, err := t.root.Lstat(filepath.FromSlash(path))
 	if err != nil {
-		return 0, plain(err)
+		return missing, plain(err)
 	}
 	return kindOf(info.Mode()), nil
 }
@@ -106,6 +127,10 @@ func (t *dirTree) readlink(path string) (string, error) {
 
 // read opens without waiting (a pipe that took the file's place must not hang the load) and reads a regular file only.
 func (t *dirTree) read(path string, limit int) ([]byte, error) {
+	if text, info, ok := t.readBefore(path); ok && len(text) <= limit {
+		t.stats[path], t.texts[path] = info, text
+		return text, nil
+	}
 	f, err := t.root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, plain(err)
@@ -126,7 +151,30 @@ func (t *dirTree) read(path string, limit int) ([]byte, error) {
 	if len(data) > limit {
 		return nil, errTooLarge
 	}
+	t.texts[path] = data
 	return data, nil
+}
+
+// readBefore gives the text of an earlier look, if the file still looks the same and had been left alone for a while when it was read: a write within one
+// tick of the file system's clock could not be told from none.
+func (t *dirTree) readBefore(path string) ([]byte, fs.FileInfo, bool) {
+	if t.known == nil {
+		return nil, nil, false
+	}
+	before, text := t.known.stats[path], t.known.texts[path]
+	if before == nil || text == nil || !before.ModTime().Before(t.fresh) {
+		return nil, nil, false
+	}
+	now, err := t.root.Lstat(filepath.FromSlash(path))
+	if err != nil || !sameFile(before, now) {
+		return nil, nil, false
+	}
+	return text, now, true
+}
+
+// sameFile says whether a file looks as it did.
+func sameFile(before, now fs.FileInfo) bool {
+	return os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime()) && changedAt(before) == changedAt(now)
 }
 
 // unmoved says whether every folder, link and file still looks as it did when it was read.
@@ -141,9 +189,14 @@ func (t *dirTree) unmoved() bool {
 			return false
 		}
 	}
+	for path, before := range t.kinds {
+		if now, _ := t.kind(path); now != before {
+			return false
+		}
+	}
 	for path, before := range t.stats {
 		now, err := t.root.Lstat(filepath.FromSlash(path))
-		if err != nil || !os.SameFile(before, now) || before.Size() != now.Size() || !before.ModTime().Equal(now.ModTime()) {
+		if err != nil || !sameFile(before, now) {
 			return false
 		}
 	}

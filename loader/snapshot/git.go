@@ -71,26 +71,36 @@ func ReadGitAt(ctx context.Context, dir, ref string, sel Selection) (Snapshot, e
 	if err != nil {
 		return Snapshot{}, err
 	}
+	snap, _, err := g.read(ctx, ref, sel, nil)
+	if err != nil || ref != "HEAD" {
+		return snap, err
+	}
+	if snap.Changed, err = g.changed(ctx, snap, sel); err != nil {
+		return Snapshot{}, err
+	}
+	snap.Dirty = len(snap.Changed) > 0
+	return snap, nil
+}
+
+// read reads a revision, and gives the blobs that it used. Those among known are not read again.
+func (g *checkout) read(ctx context.Context, ref string, sel Selection, known map[string][]byte) (Snapshot, map[string][]byte, error) {
 	commit, err := g.commit(ctx, ref)
 	if err != nil {
-		return Snapshot{}, err
+		return Snapshot{}, nil, err
 	}
 	t, err := g.tree(ctx, ref, commit)
 	if err != nil {
-		return Snapshot{}, err
+		return Snapshot{}, nil, err
 	}
+	t.known, t.used = known, map[string][]byte{}
 	snap, err := t.snapshot(sel)
 	if err != nil {
-		return Snapshot{}, err
+		return Snapshot{}, nil, err
 	}
 	if ref == "HEAD" {
 		snap.Branch = g.branch(ctx)
-		if snap.Changed, err = g.changed(ctx, snap, sel); err != nil {
-			return Snapshot{}, err
-		}
-		snap.Dirty = len(snap.Changed) > 0
 	}
-	return snap, nil
+	return snap, t.used, nil
 }
 
 // checkout is a git checkout and a project in it.

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sort"
@@ -21,8 +20,7 @@ func (g *checkout) changed(ctx context.Context, snap Snapshot, sel Selection) ([
 		return []string{ProjectFile}, nil // the folder is gone from the work tree: an answer, not a fault
 	}
 	defer root.Close() //nolint:errcheck // opened for reading
-	t := &dirTree{root: root, lists: map[string][]entry{}, stats: map[string]fs.FileInfo{}, links: map[string]string{}}
-	work := readTree(t, sel, DefaultLimits())
+	work := readTree(newDirTree(root), sel, DefaultLimits())
 	var found, added []string
 	if !sameText(snap.Project, work.Project) {
 		found = append(found, ProjectFile)

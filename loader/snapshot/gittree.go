@@ -25,6 +25,8 @@ type commitTree struct {
 	in     io.WriteCloser
 	out    *bufio.Reader
 	fault  error // of the batch process; ends the read
+
+	known, used map[string][]byte // blobs of an earlier read, and those of this one, by hash
 }
 
 // tree lists the project's part of a commit and starts the process that reads its blobs.
@@ -124,7 +126,15 @@ func (t *commitTree) read(path string, limit int) ([]byte, error) {
 	if !ok {
 		return nil, errMissing
 	}
-	return t.object(hash, limit)
+	if text, ok := t.known[hash]; ok && len(text) <= limit {
+		t.used[hash] = text
+		return text, nil
+	}
+	text, err := t.object(hash, limit)
+	if err == nil && t.used != nil {
+		t.used[hash] = text
+	}
+	return text, err
 }
 
 // object reads one object. A blob over the limit is read past.

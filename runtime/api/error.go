@@ -23,6 +23,7 @@ const (
 	codeTerminalState     code = "TERMINAL_STATE"
 	codePayloadTooLarge   code = "PAYLOAD_TOO_LARGE"
 	codeMediaType         code = "UNSUPPORTED_MEDIA_TYPE"
+	codeReloadFailed      code = "RELOAD_FAILED"
 	codeLimitExceeded     code = "LIMIT_EXCEEDED"
 	codeInternal          code = "INTERNAL"
 	codeUnavailable       code = "UNAVAILABLE"
@@ -35,7 +36,7 @@ var httpStatus = map[code]int{
 	codeMethodNotAllowed: http.StatusMethodNotAllowed, codeConflict: http.StatusConflict, codeIdemMismatch: http.StatusConflict,
 	codeRetired: http.StatusConflict, codeLeaseExpired: http.StatusConflict, codeTerminalState: http.StatusConflict,
 	codePayloadTooLarge: http.StatusRequestEntityTooLarge, codeMediaType: http.StatusUnsupportedMediaType,
-	codeLimitExceeded: http.StatusTooManyRequests, codeInternal: http.StatusInternalServerError, codeUnavailable: http.StatusServiceUnavailable,
+	codeReloadFailed: http.StatusUnprocessableEntity, codeLimitExceeded: http.StatusTooManyRequests, codeInternal: http.StatusInternalServerError, codeUnavailable: http.StatusServiceUnavailable,
 }
 
 // failure is a refusal that the caller is told in the error ErrorBody.

@@ -47,6 +47,10 @@ type Deps struct {
 	Runner      string // its id, for /v1/health
 	// Degraded gives reasons why the runner is up but not well (files that differ, notifications that do not arrive). May be nil.
 	Degraded func() []string
+	// Reload are the projects whose files this runner keeps in force. Nil = it has none.
+	Reload Reloader
+	// Unresolved names the secrets in force that do not resolve on this runner. May be nil.
+	Unresolved func() []string
 }
 
 // Server answers requests. Use it as an http.Handler; Close answers open long polls.

@@ -59,8 +59,18 @@ func (c *call) health() (any, error) {
 	}
 	out := map[string]any{"runner": c.s.Runner, "environment": c.s.Environment, "namespaces": c.coveredNamespaces()}
 	projects := []projectAnswer{}
+	states := map[string]string{}
+	if c.s.Reload != nil {
+		for _, st := range c.s.Reload.Status() {
+			states[st.Project] = string(st.State)
+		}
+	}
 	for _, p := range c.s.Registry.Snapshot().Projects() {
-		projects = append(projects, projectAnswer{Project: p.Name, Generation: p.Generation, Commit: p.Commit, State: "ok"})
+		state, hosted := states[p.Name]
+		if !hosted {
+			state = "ok" // in force, from elsewhere
+		}
+		projects = append(projects, projectAnswer{Project: p.Name, Generation: p.Generation, Commit: p.Commit, State: state})
 	}
 	fleet, err := c.s.Store.Fleet(c.Context())
 	if err != nil {
@@ -115,6 +125,9 @@ func (s *Server) fleet(ctx context.Context) (telemetry.Fleet, error) {
 func (c *call) metrics() (any, error) {
 	for _, p := range c.s.Registry.Snapshot().Projects() {
 		c.s.Metrics.AppliedGeneration.WithLabelValues(p.Name).Set(float64(p.Generation))
+	}
+	if c.s.Reload != nil {
+		c.s.Reload.Observe()
 	}
 	c.s.Metrics.Handler().ServeHTTP(c.ResponseWriter, c.Request)
 	return written{}, nil

@@ -48,6 +48,8 @@ var wave1 = map[string]string{
 	"GET /v1/health/live":                                         "",
 	"GET /v1/health/ready":                                        "",
 	"GET /v1/health":                                              "metrics:read",
+	"GET /v1/status":                                              "workflows:read",
+	"POST /-/reload":                                              "admin",
 	"GET /v1/metrics":                                             "metrics:read",
 	"GET /v1/openapi.json":                                        "",
 	"GET /v1/docs":                                                "",

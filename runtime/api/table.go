@@ -66,6 +66,8 @@ func (s *Server) table() []route {
 		{method: get, path: "/v1/health/live", summary: "200 while the process works", handle: (*call).live},
 		{method: get, path: "/v1/health/ready", summary: "200 when requests can be served", handle: (*call).ready},
 		{method: get, path: "/v1/health", scope: auth.MetricsRead, summary: "State of the runner and the fleet", handle: (*call).health},
+		{method: get, path: "/v1/status", scope: auth.WorkflowsRead, summary: "What is in force, who runs it, and how the files fare", handle: (*call).getStatus},
+		{method: post, path: "/-/reload", scope: auth.Admin, summary: "Look at the files of this runner now: 200 when they are in force, 422 with the findings when not", handle: (*call).reload},
 		{method: get, path: "/v1/metrics", scope: auth.MetricsRead, summary: "Prometheus text", handle: (*call).metrics},
 		{method: get, path: "/v1/openapi.json", summary: "This document", handle: (*call).openapiJSON},
 		{method: get, path: "/v1/docs", summary: "The page of this document", handle: (*call).docs},

@@ -84,12 +84,35 @@ type ObjectCount struct {
 	Retired int64
 }
 
+// RunnerProject is what a runner made of the files of a project.
+type RunnerProject struct {
+	Runner     int32
+	Project    string // its folder, as long as nf.yaml could not be read
+	Digest     []byte // of the content that was looked at last; nil = none could be read
+	Commit     string
+	Generation int64 // in force, as that runner saw it
+	State      string
+	Reason     string
+	Findings   int64
+	At         time.Time
+}
+
+// SaveRunnerProject keeps what a runner made of a project, for nf status. ago is how long it has been so. folder stood for the project before it had a name.
+func (s *Store) SaveRunnerProject(ctx context.Context, p RunnerProject, ago time.Duration, folder string) error {
+	return s.InTx(ctx, API, "runner_project_save", func(ctx context.Context, t *Tx) error {
+		_, err := t.exec(ctx, "runner_project_save", "", p.Runner, p.Project, p.Digest, orNull(p.Commit), p.Generation, p.State, p.Reason, p.Findings,
+			max(ago, 0).Milliseconds(), folder)
+		return err
+	})
+}
+
 // Status is what `nf status` shows, read at one time.
 type Status struct {
 	Install  Install
 	Projects []Project
 	Objects  []ObjectCount
 	Runners  []RunnerState
+	Files    []RunnerProject
 	Fleet    Fleet
 }
 
@@ -117,7 +140,13 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 		if rows, err = t.query(ctx, "status_runners", ""); err != nil {
 			return err
 		}
-		st.Runners, err = pgx.CollectRows(rows, pgx.RowToStructByPos[RunnerState])
+		if st.Runners, err = pgx.CollectRows(rows, pgx.RowToStructByPos[RunnerState]); err != nil {
+			return fmt.Errorf("runners: %w", err)
+		}
+		if rows, err = t.query(ctx, "status_runner_projects", ""); err != nil {
+			return err
+		}
+		st.Files, err = pgx.CollectRows(rows, pgx.RowToStructByPos[RunnerProject])
 		return err
 	})
 	return st, err

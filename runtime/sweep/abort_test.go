@@ -89,8 +89,12 @@ func newFleet(t *testing.T) *fleet {
 			<-forever
 			return systemtasks.Released{Sent: true}
 		})}}
-	def := func(name string, change func(*schema.TaskDefinition)) schema.Object { return enginetest.Definition(name, change) }
-	wf := func(name string) *schema.Workflow { return enginetest.Workflow(name, enginetest.Simple("a", name, nil)) }
+	def := func(name string, change func(*schema.TaskDefinition)) schema.Object {
+		return enginetest.Definition(name, change)
+	}
+	wf := func(name string) *schema.Workflow {
+		return enginetest.Workflow(name, enginetest.Simple("a", name, nil))
+	}
 	deadline := enginetest.Workflow("deadline", enginetest.Simple("a", "idle", nil))
 	deadline.Timeout = 5000
 	f.hands = workertest.New(t, still(f.c),

@@ -40,6 +40,16 @@ type Metrics struct {
 	NotifyDegraded     *prometheus.GaugeVec     // runner
 	AppliedGeneration  *prometheus.GaugeVec     // project
 
+	Reloads             *prometheus.CounterVec // result, project
+	ReloadLastSuccess   *prometheus.GaugeVec   // project
+	ReloadLastSuccessAt *prometheus.GaugeVec   // project
+	SourceRevision      *prometheus.GaugeVec   // project, commit
+	OutOfSync           *prometheus.GaugeVec   // project
+	WatchOverflow       *prometheus.CounterVec // project
+	PruneRefused        *prometheus.CounterVec // project
+	ProjectDegraded     *prometheus.GaugeVec   // project
+	SecretsUnresolved   *prometheus.GaugeVec   // project
+
 	mu   sync.Mutex
 	seen map[string]bool
 }
@@ -82,6 +92,15 @@ func New(version, commit string) *Metrics {
 	m.Requests = histogram("nf_http_request_seconds", "Duration of API requests, long polls included.", "route", "method", "code")
 	m.NotifyDegraded = gauge("nf_notify_degraded", "1 while notifications do not arrive and the runner polls.", "runner")
 	m.AppliedGeneration = gauge("nf_applied_generation", "Generation of the project in force.", "project")
+	m.Reloads = counter("nf_reload_total", "Looks at the files of a project, by what came of them.", "result", "project")
+	m.ReloadLastSuccess = gauge("nf_reload_last_success", "1 when the last look found the files in force, or put them in force.", "project")
+	m.ReloadLastSuccessAt = gauge("nf_reload_last_success_timestamp_seconds", "When a look last found or put the files in force.", "project")
+	m.SourceRevision = gauge("nf_source_revision_info", "What was read of the project last.", "project", "commit")
+	m.OutOfSync = gauge("nf_out_of_sync_seconds", "How long the files have not been what is in force.", "project")
+	m.WatchOverflow = counter("nf_watch_overflow_total", "Times that events of the file system were lost.", "project")
+	m.PruneRefused = counter("nf_prune_refused_total", "Retirements that a guard refused.", "project")
+	m.ProjectDegraded = gauge("nf_degraded", "1 while the files of the project are not in force on this runner.", "project")
+	m.SecretsUnresolved = gauge("nf_secrets_unresolved", "Secrets in force that do not resolve on this runner.", "project")
 	gauge("nf_build_info", "Build of this process.", "version", "commit").WithLabelValues(version, commit).Set(1)
 	return m
 }

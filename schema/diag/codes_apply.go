@@ -42,4 +42,24 @@ var applyCodes = []Explanation{
 		Code: "NF7003", Title: "link leaves the project", Rule: "link-leaves-project", Level: Error,
 		Text: "A symbolic link points outside the project. What is applied must be all in the project.",
 	},
+	{
+		Code: "NF7004", Title: "projects in each other's way", Rule: "roots-overlap", Level: Error,
+		Text: "One runner hosts two projects that read the same file, or that have the same name. Narrow `spec.roots`, name the folder in `.nfignore`, or give each project a runner of its own. The project that was named first goes on.",
+	},
+	{
+		Code: "NF7005", Title: "source busy", Rule: "source-busy", Level: Warning,
+		Text: "Git has been changing the work tree for more than a minute: a lock file, a merge or a rebase. The runner waits; what is in force goes on. Finish the operation, or remove the lock of a git that is gone.",
+	},
+	{
+		Code: "NF7006", Title: "dirty work tree ignored", Rule: "dirty-tree", Level: Warning,
+		Text: "In a git checkout HEAD's commit is read, never the files. These files differ from it. Commit them.",
+	},
+	{
+		Code: "NF7007", Title: "polling only", Rule: "polling-only", Level: Warning,
+		Text: "The system gives no more watches of folders, so that changes are found by looking every `--poll`. Raise fs.inotify.max_user_watches or max_user_instances, or leave it so.",
+	},
+	{
+		Code: "NF7008", Title: "source changed while it was read", Rule: "source-moved", Level: Warning,
+		Text: "Files or HEAD changed during the read, so that it was not used. The runner reads again.",
+	},
 }

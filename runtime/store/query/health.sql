@@ -33,3 +33,17 @@ SELECT runner_no, host, pid, version, build, started_at, dead_at IS NULL AND ali
 -- Whose: nf status. Locks: none.
 SELECT coalesce(project, ''), kind, count(*) FILTER (WHERE retired_at IS NULL), count(*) FILTER (WHERE retired_at IS NOT NULL)
   FROM nf_object GROUP BY 1, 2 ORDER BY 1, 2;
+
+-- name: runner_project_save
+-- Whose: reload. Locks: the row. What the runner $1 made of project $2 last; $10 is the folder that stood for it before it had a name.
+WITH gone AS (DELETE FROM nf_runner_project WHERE runner_no = $1 AND project = $10 AND project <> $2)
+INSERT INTO nf_runner_project AS p (runner_no, project, attempted_digest, attempted_commit, generation, state, reason, findings, at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, nf_now() - $9::bigint * interval '1 millisecond')
+ON CONFLICT (runner_no, project) DO UPDATE SET attempted_digest = excluded.attempted_digest, attempted_commit = excluded.attempted_commit,
+  generation = excluded.generation, state = excluded.state, reason = excluded.reason, findings = excluded.findings, at = excluded.at;
+
+-- name: status_runner_projects
+-- Whose: nf status. Locks: none. What the runners that are not known to be dead made of their files.
+SELECT p.runner_no, p.project, p.attempted_digest, coalesce(p.attempted_commit, ''), p.generation, p.state, p.reason, p.findings, p.at
+  FROM nf_runner_project p JOIN nf_runner r USING (runner_no)
+ WHERE r.dead_at IS NULL ORDER BY p.runner_no, p.project;

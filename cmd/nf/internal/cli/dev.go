@@ -16,9 +16,7 @@ import (
 	"nf/runtime/clock"
 	"nf/runtime/pgdev"
 	"nf/runtime/registry"
-	"nf/runtime/secret"
 	"nf/runtime/store"
-	"nf/runtime/telemetry"
 )
 
 // devKey is the file of .nf/dev that keeps the API key, devKeyName the key's name.
@@ -34,6 +32,7 @@ func (sh *shell) devCommand() *cli.Command {
 			&cli.StringFlag{Name: "listen", Usage: "address of the API (" + defaultListen + ")"},
 			&cli.BoolFlag{Name: "reset", Usage: "begin with an empty database"},
 			&cli.BoolFlag{Name: "no-run", Usage: "the database only; needs no nf.yaml"},
+			debounceFlag(),
 		},
 		Action: sh.action(0, 1, "at most one folder", sh.dev),
 	}
@@ -56,6 +55,9 @@ func (sh *shell) dev() error {
 	}
 	opt, err := sh.runnerOptions()
 	if err != nil {
+		return err
+	}
+	if opt.files, err = sh.filesOptions(true); err != nil {
 		return err
 	}
 	if c, ok := opt.secrets.(interface{ Close() error }); ok {
@@ -83,6 +85,7 @@ func (sh *shell) dev() error {
 		return storeError(err)
 	}
 	opt.database, opt.private, opt.env = server.URL(), true, devEnvironment
+	opt.files.folders = []string{dir}
 	d := &devProcess{shell: sh, dir: dir, folder: folder, server: server, store: s, opt: opt}
 	if sh.c.Bool("no-run") {
 		return d.databaseOnly()
@@ -209,10 +212,10 @@ func (d *devProcess) run(address string) error {
 		}
 	}()
 	err = r.run(ctx, func(ctx context.Context) error {
-		if err := d.applyFiles(ctx, r.registry, d.opt.secrets); err != nil {
-			return err
+		r.files.Look(ctx) // tells what came of it; nf dev stays up whatever that is
+		if ctx.Err() != nil {
+			return stopped(ctx)
 		}
-		r.warnSecrets(ctx)
 		state := pgdev.State{DatabaseURL: d.server.URL(), DataDir: d.server.Dir(), URL: front.url(), APIKey: key}
 		if err := d.folder.WriteState(state); err != nil {
 			return fail("state of nf dev: %w", err)
@@ -238,52 +241,6 @@ func exampleWorkflow(snap *registry.Snapshot) string {
 		return o.Address.Name
 	}
 	return ""
-}
-
-// applyFiles puts the files of the folder in force. Broken ones are told and leave what is in force alone.
-func (d *devProcess) applyFiles(ctx context.Context, reg *registry.Registry, provider secret.Provider) error {
-	p, err := readProject(ctx, d.dir, fromFiles)
-	if err != nil {
-		return d.notUsed(ctx, err)
-	}
-	if p.findings.HasErrors() && !p.bundle.Empty {
-		if err := d.tellFindings(checkedOf(&p, p.findings)); err != nil {
-			return err
-		}
-		return d.notUsed(ctx, p.findings.Err())
-	}
-	if c := collisionsOf(p.bundle.Set, provider); len(c) > 0 {
-		return d.notUsed(ctx, refused("%s", c[0]))
-	}
-	made, in, err := planProject(ctx, d.store, &p, planned{env: devEnvironment, private: true, vars: d.env, apply: true})
-	if err != nil {
-		return storeError(err)
-	}
-	if d.settings.output == "text" {
-		if err := d.tellPlan(&p, &made); err != nil {
-			return err
-		}
-	}
-	if !made.OK() {
-		return d.notUsed(ctx, made.Findings.Err())
-	}
-	result, err := reg.Apply(ctx, made, in, registry.ApplyOptions{Actor: d.settings.actor(), Build: Build})
-	if err != nil {
-		return storeError(err)
-	}
-	if !result.Unchanged {
-		d.print(view.Applied(result.Generation, devEnvironment))
-	}
-	return nil
-}
-
-// notUsed says that the files are left out. nf dev stays up: they can be mended and applied.
-func (d *devProcess) notUsed(ctx context.Context, why error) error {
-	if ctx.Err() != nil {
-		return stopped(ctx)
-	}
-	d.opt.log.Error("the files are not used: mend them, then nf apply", telemetry.KeyError, why)
-	return nil
 }
 
 // key gives the API key of nf dev: that of the last time, if the database still knows it, else a new one.

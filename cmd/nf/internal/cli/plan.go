@@ -95,6 +95,8 @@ type planned struct {
 	vars    environ
 	apply   bool // a commit out of order is an error
 	rewind  bool
+
+	changedFrom string // digest of the content that was in force when the source of a runner changed (P11); "" = no change was seen
 }
 
 func (sh *shell) planned(env string, db setting, apply bool) planned {
@@ -107,6 +109,7 @@ func planProject(ctx context.Context, s *store.Store, p *project, how planned) (
 	in.Environment, in.Private, in.ForApply = how.env, how.private, how.apply
 	if !how.private {
 		in = p.ordered(ctx, in, how.rewind)
+		in.Order.ChangedFrom = how.changedFrom
 	}
 	if p.bundle.Empty {
 		in.Findings = slices.DeleteFunc(slices.Clone(p.findings), func(f diag.Diagnostic) bool { return f.Code == "NF7001" })

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,12 +14,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"nf/runtime/registry"
 	"nf/runtime/secret"
 	"nf/runtime/store"
 	"nf/runtime/telemetry"
 	workers "nf/runtime/worker"
-	"nf/schema"
 	"nf/systemtasks/outbound"
 )
 
@@ -35,6 +32,12 @@ func (sh *shell) runCommand() *cli.Command {
 			&cli.IntFlag{Name: "executors", Usage: "calls at once of one target", DefaultText: strconv.Itoa(workers.DefaultExecutors)},
 			&cli.BoolFlag{Name: "once", Usage: "end when nothing is ready, leased or due"},
 			&cli.StringSliceFlag{Name: "project-dir", Aliases: []string{"C"}, Usage: "folder of a project; repeatable"},
+			&cli.StringFlag{Name: "source", Usage: "auto, git (HEAD's commit) or dir (the files)"},
+			&cli.DurationFlag{Name: "poll", Usage: "look at the files this often, whatever was seen of them", DefaultText: "30s"},
+			debounceFlag(),
+			&cli.BoolFlag{Name: "watch", Usage: "watch the files (the default)"},
+			&cli.BoolFlag{Name: "no-watch", Usage: "poll only"},
+			&cli.StringFlag{Name: "apply", Usage: "auto, or manual: show what is pending, apply nothing"},
 		},
 		Action: sh.lenientAction(true, 0, -1, "", sh.runRunner),
 	}
@@ -56,6 +59,10 @@ func (sh *shell) runRunner() error {
 		return err
 	}
 	opt.database, opt.private = db.value, db.from == fromState
+	if opt.files, err = sh.filesOptions(opt.private); err != nil {
+		return err
+	}
+	opt.files.folders = sh.projectFolders()
 	if c, ok := opt.secrets.(io.Closer); ok {
 		defer func() { _ = c.Close() }()
 	}
@@ -94,13 +101,10 @@ func (sh *shell) runRunner() error {
 	}
 	return storeError(r.run(sh.ctx(), func(ctx context.Context) error {
 		opt.log.Info("runner is up", "url", d.url(), telemetry.KeyEnvironment, opt.env, telemetry.KeyRunner, r.number.No(), "version", Version)
-		for _, dir := range sh.projectFolders() {
-			if err := sh.adoptFiles(ctx, r, dir, db); err != nil {
-				return err
-			}
+		if quiet == nil {
+			return nil
 		}
-		r.warnSecrets(ctx)
-		return nil
+		return onceVerdict(ctx, r.files.Look(ctx))
 	}, quiet))
 }
 
@@ -255,84 +259,4 @@ func (sh *shell) projectFolders() []string {
 		}
 	}
 	return dirs
-}
-
-// adoptFiles applies a project's files if nothing of the project is in force; else it says when they differ from what is. Files never end the process,
-// however broken (P12); only with --once they do.
-func (sh *shell) adoptFiles(ctx context.Context, r *runner, dir string, db setting) error {
-	log := r.opt.log.With("folder", dir)
-	err := sh.adopt(ctx, r, dir, db, log)
-	if err == nil || ctx.Err() != nil {
-		return stopped(ctx)
-	}
-	if sh.c.Bool("once") {
-		return err
-	}
-	log.Error("the files are not used; what is in force goes on", telemetry.KeyError, err)
-	r.degrade("the files of %s are not used: %v", dir, err)
-	return nil
-}
-
-func (sh *shell) adopt(ctx context.Context, r *runner, dir string, db setting, log *slog.Logger) error {
-	if !isFolder(dir) {
-		return fail("%s is not a folder", dir)
-	}
-	from := fromCommit
-	if db.from == fromState || findProject(dir) == "" {
-		from = fromFiles
-	}
-	p, err := readProject(ctx, dir, from)
-	if err != nil {
-		return err
-	}
-	sh.warnDirty(&p)
-	if p.findings.HasErrors() && !p.bundle.Empty {
-		if err := sh.tellFindings(checkedOf(&p, p.findings)); err != nil {
-			return err
-		}
-		return &exitError{code: codeOfFindings(p.findings), message: p.findings.Err().Error()}
-	}
-	for _, in := range r.registry.Snapshot().Projects() {
-		if in.Name != p.name() || in.Generation == 0 {
-			continue
-		}
-		if string(in.Digest) != digestText(p.bundle.Set) {
-			log.Warn("the files differ from what is in force, which goes on; nf apply puts them in force", telemetry.KeyProject, in.Name, telemetry.KeyGeneration, in.Generation)
-			r.degrade("the files of project %s differ from generation %d, which is in force: run nf apply", in.Name, in.Generation)
-		}
-		return nil
-	}
-	return sh.firstApply(ctx, r, &p, db, log)
-}
-
-func digestText(set schema.Set) string {
-	d := set.Digest()
-	return string(d[:])
-}
-
-// firstApply puts files in force where nothing of their project is. Another runner that does the same at this moment is fine.
-func (sh *shell) firstApply(ctx context.Context, r *runner, p *project, db setting, log *slog.Logger) error {
-	if c := collisionsOf(p.bundle.Set, r.opt.secrets); len(c) > 0 {
-		return refused("%s", c[0])
-	}
-	private := db.from == fromState
-	made, in, err := planProject(ctx, r.store, p, planned{env: r.opt.env, private: private, vars: sh.env, apply: true})
-	if err != nil {
-		return storeError(err)
-	}
-	if !made.OK() {
-		if err := sh.tellPlan(p, &made); err != nil {
-			return err
-		}
-		return &exitError{code: codeOfFindings(made.Findings), message: made.Findings.Err().Error()}
-	}
-	result, err := r.registry.Apply(ctx, made, in, registry.ApplyOptions{Actor: sh.settings.actor(), Build: Build})
-	if errors.Is(err, store.ErrStale) {
-		return r.registry.Refresh(ctx)
-	}
-	if err != nil {
-		return storeError(err)
-	}
-	log.Info("files applied", telemetry.KeyProject, p.name(), telemetry.KeyGeneration, result.Generation)
-	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,9 +11,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"nf/runtime/api"
@@ -21,6 +25,7 @@ import (
 	"nf/runtime/engine"
 	"nf/runtime/queue"
 	"nf/runtime/registry"
+	"nf/runtime/reload"
 	"nf/runtime/secret"
 	"nf/runtime/store"
 	"nf/runtime/sweep"
@@ -48,6 +53,7 @@ type runnerOptions struct {
 	allowed   outbound.AllowedHosts
 	secrets   secret.Provider
 	env       string // environment
+	files     filesOptions
 	log       *slog.Logger
 }
 
@@ -68,12 +74,12 @@ type runner struct {
 	pool     *workers.Pool
 	engine   *engine.Engine
 	sweeper  *sweep.Sweeper
+	files    *reload.Group
 	api      *api.Server
 	door     *door
 	closers  []io.Closer
 
-	mu       sync.Mutex
-	degraded []string
+	unresolved atomic.Pointer[[]string] // secrets
 }
 
 // newRunner puts a runner together on an open store whose schema fits. It registers the process and starts nothing.
@@ -107,6 +113,14 @@ func newRunner(ctx context.Context, s *store.Store, d *door, opt runnerOptions) 
 	if err := r.work(); err != nil {
 		return nil, err
 	}
+	if r.files, err = r.reloader(); err != nil {
+		return nil, err
+	}
+	r.notifier.Subscribe(func(n store.Notice) {
+		if n.Kind == store.NoticeRegistry || n.Kind == store.NoticeResync {
+			r.files.Wake(reload.Notice)
+		}
+	})
 	return r, r.serve(ctx)
 }
 
@@ -162,6 +176,7 @@ func (r *runner) serve(ctx context.Context) error {
 	r.api = api.New(api.Deps{
 		Store: r.store, Registry: r.registry, Engine: r.engine, Queue: r.queue, Keys: auth.New(r.store, r.clock), Signer: queue.NewSigner(keys),
 		Metrics: r.metrics, Clock: r.clock, Log: r.opt.log, Version: Version, Build: Build, Environment: r.opt.env, Runner: r.opt.id, Degraded: r.reasons,
+		Reload: r.files, Unresolved: r.unresolvedSecrets,
 	})
 	return nil
 }
@@ -184,18 +199,17 @@ func (r *runner) observe(tx string, took time.Duration, err error) {
 	}
 }
 
-// degrade notes why the runner is not well; /v1/health shows it.
-func (r *runner) degrade(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.degraded = append(r.degraded, fmt.Sprintf(format, args...))
-}
-
 // reasons implements api.Deps.Degraded.
 func (r *runner) reasons() []string {
-	r.mu.Lock()
-	all := append([]string(nil), r.degraded...)
-	r.mu.Unlock()
+	var all []string
+	for _, f := range r.files.Status() {
+		if f.State != reload.OK && f.Result != "" {
+			all = append(all, fmt.Sprintf("the files of %s are not in force (%s): %s", cmp.Or(f.Project, f.Folder), f.State, f.Reason))
+		}
+	}
+	if names := r.unresolvedSecrets(); len(names) > 0 {
+		all = append(all, "secrets do not resolve: "+strings.Join(names, ", "))
+	}
 	silent := 0.0
 	if why := r.notifier.Degraded(); why != "" {
 		all, silent = append(all, "notifications do not arrive, polling only: "+why), 1
@@ -248,7 +262,7 @@ func (r *runner) run(ctx context.Context, started func(context.Context) error, q
 	beat := r.start(base, failed, map[string]func(context.Context) error{"runner": r.number.Run})
 	decide := r.start(base, failed, map[string]func(context.Context) error{"engine": r.engine.Run})
 	support := r.start(base, failed, map[string]func(context.Context) error{
-		"registry": r.registry.Run, "notifier": r.notifier.Run, "queue": r.queue.Run,
+		"registry": r.registry.Run, "secrets": r.watchSecrets, "notifier": r.notifier.Run, "queue": r.queue.Run,
 	})
 	work := r.start(base, failed, map[string]func(context.Context) error{
 		"pool": func(ctx context.Context) error { return r.pool.Run(ctx, r.engine) }, "sweep": r.sweeper.Run,
@@ -257,7 +271,9 @@ func (r *runner) run(ctx context.Context, started func(context.Context) error, q
 
 	err := started(ctx)
 	if err == nil {
+		files := r.start(base, failed, r.fileLoops(quiet))
 		err = r.wait(ctx, failed, quiet)
+		files.end()
 	}
 
 	r.opt.log.Info("stopping: running calls are finished or given back", telemetry.KeyRunner, r.number.No())
@@ -286,6 +302,29 @@ func (r *runner) signOff(ctx context.Context) {
 	defer cancel()
 	if err := r.number.SignOff(ctx); err != nil {
 		r.opt.log.Warn("the runner could not sign off: it counts as alive until its lease runs out", telemetry.KeyRunner, r.number.No(), telemetry.KeyError, err)
+	}
+}
+
+// fileLoops are what keeps the files in force; with --once they were looked at once.
+func (r *runner) fileLoops(quiet func(context.Context) error) map[string]func(context.Context) error {
+	if quiet != nil {
+		return nil
+	}
+	return map[string]func(context.Context) error{"files": r.files.Run, "signals": r.hangUps}
+}
+
+// hangUps looks at the files at each SIGHUP.
+func (r *runner) hangUps(ctx context.Context) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-signals:
+			r.files.Wake(reload.Asked)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"nf/runtime/registry"
 	"nf/runtime/secret"
@@ -105,13 +106,77 @@ func missingSecrets(ctx context.Context, objects []schema.Object, p secret.Provi
 	return missing
 }
 
-// warnSecrets tells at the start which secrets do not resolve: one that is forgotten would else be noticed by its first failed attempt only. It
-// stops nothing, since a secret may come later.
-func (r *runner) warnSecrets(ctx context.Context) {
-	for _, m := range missingSecrets(ctx, secretUsers(r.registry.Snapshot()), r.opt.secrets) {
-		r.opt.log.Warn("a secret does not resolve; attempts that need it fail with SECRET_UNAVAILABLE and are retried",
-			"secret", m.ref.String(), "neededBy", strings.Join(m.users, ", "), telemetry.KeyError, m.where.Error())
+// secretsEvery is how often secrets are looked up again that may have come or gone (contract 5.4).
+const secretsEvery = time.Minute
+
+// watchSecrets tells which secrets do not resolve: at the start, after each change of what is in force, and every minute. One that is forgotten would else
+// be noticed by its first failed attempt only. It stops nothing, since a secret may come later.
+func (r *runner) watchSecrets(ctx context.Context) error {
+	told := map[string]bool{}
+	for {
+		snap := r.registry.Snapshot()
+		told = r.tellSecrets(snap, missingSecrets(ctx, secretUsers(snap), r.opt.secrets), told)
+		timer := time.NewTimer(secretsEvery)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case <-snap.Superseded():
+		}
+		timer.Stop()
 	}
+}
+
+// tellSecrets keeps what does not resolve for health, status and metrics, and logs what is new in it. It gives what was told.
+func (r *runner) tellSecrets(snap *registry.Snapshot, missing []missingSecret, told map[string]bool) map[string]bool {
+	now := map[string]bool{}
+	names := make([]string, 0, len(missing))
+	for _, m := range missing {
+		name := m.ref.String()
+		now[name] = true
+		names = append(names, name)
+		if !told[name] {
+			r.opt.log.Warn("a secret does not resolve; attempts that need it fail with SECRET_UNAVAILABLE and are retried",
+				"secret", name, "neededBy", strings.Join(m.users, ", "), telemetry.KeyError, m.where.Error())
+		}
+	}
+	for name := range told {
+		if !now[name] {
+			r.opt.log.Info("a secret resolves now, or nothing needs it any more", "secret", name)
+		}
+	}
+	r.unresolved.Store(&names)
+	for _, p := range snap.Projects() {
+		r.metrics.SecretsUnresolved.WithLabelValues(p.Name).Set(float64(unresolvedOf(snap, p.Name, now)))
+	}
+	return now
+}
+
+// unresolvedOf counts the secrets of a project that are among those that do not resolve.
+func unresolvedOf(snap *registry.Snapshot, project string, missing map[string]bool) int {
+	seen := map[string]bool{}
+	for _, kind := range []schema.Kind{schema.KindTarget, schema.KindWorkflow} {
+		for _, o := range snap.Objects(kind, 0) {
+			if o.Value == nil || o.Retired() || o.Owner.Project != project {
+				continue
+			}
+			for _, ref := range secret.References(o.Value) {
+				if missing[ref.String()] {
+					seen[ref.String()] = true
+				}
+			}
+		}
+	}
+	return len(seen)
+}
+
+// unresolvedSecrets names the secrets that did not resolve when they were looked up last.
+func (r *runner) unresolvedSecrets() []string {
+	if names := r.unresolved.Load(); names != nil {
+		return *names
+	}
+	return nil
 }
 
 // collisionsOf checks a set before it is put in force.

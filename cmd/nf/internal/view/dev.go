@@ -12,7 +12,7 @@ func DevReady(url, workflow string) string {
 		line("nf start "+Safe(workflow)+" --input '{…}' --wait", "start it and wait") +
 		line("nf get EXECUTION --watch", "follow it") +
 		line("nf worker -- ./script", "do SIMPLE tasks") +
-		line("nf plan, nf apply", "after a change of the files") +
+		"What you save is in force a moment later; what is wrong with it is told here.\n" +
 		"Ctrl-C stops everything; the data stays for the next time."
 }
 

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"nf/runtime/api"
 	"nf/schema/diag"
 )
 
 // FormatVersion is the version of every JSON document of the command line. Fields are added within it, never removed.
-const FormatVersion = "1.0"
+const FormatVersion = api.FormatVersion
 
 // ExitCodes is the help page of nf help exit-codes.
 const ExitCodes = `Exit codes
