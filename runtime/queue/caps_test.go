@@ -107,10 +107,17 @@ func (s storm) turn(ctx context.Context, q *queue.Queue, at store.QueueAt) (int,
 		timer := time.NewTimer(time.Duration(rand.IntN(3000)) * time.Microsecond)
 		<-timer.C
 	}
-	for _, err := range q.ReleaseKeys(ctx, store.Hot, back) {
-		if err != nil && !errors.Is(err, queue.ErrLeaseExpired) && ctx.Err() == nil {
-			return 0, fmt.Errorf("release: %w", err)
+	for len(back) > 0 {
+		var again []store.LeaseKey
+		for i, err := range q.ReleaseKeys(ctx, store.Hot, back) {
+			switch {
+			case errors.Is(err, store.ErrBusy): // a lock was not had in time: a slow machine
+				again = append(again, back[i])
+			case err != nil && !errors.Is(err, queue.ErrLeaseExpired) && ctx.Err() == nil:
+				return 0, fmt.Errorf("release: %w", err)
+			}
 		}
+		back = again
 	}
 	return len(got.Leased), nil
 }
