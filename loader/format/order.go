@@ -33,9 +33,9 @@ func wanted(pointer string, n *source.Node) []string {
 // aliases or merged keys, is left alone.
 func ordered(name string, src []byte) []byte {
 	docs, _ := source.Parse(name, src, source.DefaultLimits())
-	for i := len(docs) - 1; i >= 0; i-- {
+	for i, doc := range slices.Backward(docs) {
 		var maps []string
-		walk(docs[i], docs[i].Root, "", func(p string, n *source.Node) {
+		walk(doc, doc.Root, "", func(p string, n *source.Node) {
 			if n.Kind == source.Map && wanted(p, n) != nil {
 				maps = append(maps, p)
 			}

@@ -12,11 +12,11 @@ import (
 // commit they are the folders of git's own files. Sorted, each once, all of them exist or existed a moment ago.
 func (s *Source) Places() []string {
 	places := approach(s.dir)
-	real, err := filepath.EvalSymlinks(s.dir)
+	whole, err := filepath.EvalSymlinks(s.dir)
 	if err != nil {
 		return sortedOnce(places)
 	}
-	places = append(places, real)
+	places = append(places, whole)
 	if top, commits, err := s.commits(); err == nil && commits {
 		return sortedOnce(append(places, gitPlaces(top)...))
 	}
@@ -26,7 +26,7 @@ func (s *Source) Places() []string {
 	if s.files == nil {
 		return sortedOnce(places)
 	}
-	add := func(path string) { places = append(places, existing(filepath.Join(real, filepath.FromSlash(path)))) }
+	add := func(path string) { places = append(places, existing(filepath.Join(whole, filepath.FromSlash(path)))) }
 	for dir := range s.files.lists {
 		add(dir)
 	}
@@ -80,7 +80,7 @@ func steps(path string) []string {
 // existing is a folder, or its nearest parent that is there.
 func existing(dir string) string {
 	for {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() { //nolint:gosec // looks, reads nothing
 			return dir
 		}
 		parent := filepath.Dir(dir)

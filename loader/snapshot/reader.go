@@ -179,6 +179,7 @@ func (r *reader) walk(at walked) {
 			if manifest(e.name) {
 				r.read(p, false)
 			}
+		case missing: // gone since it was listed
 		}
 	}
 }

@@ -24,7 +24,7 @@ func aged(t *testing.T, dir string) {
 func source(dir string, mode Mode) *Source { return NewSource(dir, mode, lines, time.Now) }
 
 // Whatever happens to a folder, a warm source reads what a cold one does, and Unmoved says true only where both reads are equal.
-func TestSourceReadsWarmAsCold(t *testing.T) {
+func TestSourceReadsWarmAsCold(t *testing.T) { //nolint:tparallel // each step follows the one before
 	t.Parallel()
 	dir := t.TempDir()
 	files(t, dir, map[string]string{"nf.yaml": "m n", "m/a.yaml": "one", "m/b.yaml": "use: p/x.proto", "n/c.yaml": "three"})

@@ -144,8 +144,8 @@ func (g *Group) overflow(project string) {
 func (g *Group) claim(p *project) (diag.Diagnostic, bool) {
 	files := map[string]bool{}
 	base := p.folder
-	if real, err := filepath.EvalSymlinks(base); err == nil {
-		base = real
+	if whole, err := filepath.EvalSymlinks(base); err == nil {
+		base = whole
 	}
 	if len(g.projects) > 1 {
 		files[filepath.Join(base, "nf.yaml")] = true

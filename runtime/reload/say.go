@@ -97,7 +97,7 @@ func (p *project) log(ctx context.Context, s Status, wake Wake, out Outcome, too
 	case Pending, Refused, Behind, Failed, Waiting, Busy, Errored:
 		message = "the files are not used; what is in force goes on"
 	}
-	p.Log.Log(ctx, levels[out.Result], message, attrs...)
+	p.Log.Log(ctx, levels[out.Result], message, attrs...) //nolint:sloglint // one of the constants above
 }
 
 // count brings the metrics up to date.

@@ -78,8 +78,8 @@ func (p spot) resolved() spot {
 		if file == "" {
 			file = p.file
 		}
-		var node any = p.v.docs[base+file]
-		for _, step := range strings.Split(strings.TrimPrefix(fragment, "/"), "/") {
+		node := p.v.docs[base+file]
+		for step := range strings.SplitSeq(strings.TrimPrefix(fragment, "/"), "/") {
 			if m, is := node.(map[string]any); is && step != "" {
 				node = m[step]
 			}

@@ -65,7 +65,7 @@ func writeSchema(dir string) (bool, error) {
 	}
 	text = append(text, '\n')
 	path := filepath.Join(dir, filepath.FromSlash(schemaFile))
-	old, err := os.ReadFile(path)
+	old, err := os.ReadFile(path) //nolint:gosec // below the project's own folder
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}

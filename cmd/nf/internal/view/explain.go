@@ -71,7 +71,7 @@ func Origins(object string, all []Origin) string {
 func folded(text, indent string) string {
 	var b strings.Builder
 	line := indent
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if len([]rune(line))+len([]rune(word)) >= wide && strings.TrimSpace(line) != "" {
 			b.WriteString(strings.TrimRight(line, " ") + "\n")
 			line = indent

@@ -51,14 +51,14 @@ func files(all []api.FileStatus) string {
 		return ""
 	}
 	rows := make([][]string, len(all))
-	why := ""
+	var why strings.Builder
 	for i, f := range all {
 		rows[i] = []string{strconv.Itoa(int(f.Runner)), f.Project, f.State, source8(f.Commit, "", f.Digest), strconv.FormatInt(f.Generation, 10), f.At}
 		if f.Reason != "" {
-			why += fmt.Sprintf("runner %d, %s: %s\n", f.Runner, Safe(f.Project), Safe(f.Reason))
+			fmt.Fprintf(&why, "runner %d, %s: %s\n", f.Runner, Safe(f.Project), Safe(f.Reason))
 		}
 	}
-	return "\n" + Table([]string{"RUNNER", "FILES OF", "STATE", "SOURCE", "GENERATION", "SINCE"}, rows) + why
+	return "\n" + Table([]string{"RUNNER", "FILES OF", "STATE", "SOURCE", "GENERATION", "SINCE"}, rows) + why.String()
 }
 
 // source8 names a content: its commit, or its digest.
